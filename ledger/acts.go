@@ -13,8 +13,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/bounds"
 )
 
-// page is the most items that one transaction of a bulk act changes. Between two such short transactions, other agents
-// can renew their leases.
+// page is the most items that one transaction of a bulk act changes, or that are read at a time. Between two such short
+// transactions, other agents can renew their leases.
 const page = 500
 
 // act applies a rule to every item that matches f, in pages of one transaction each, and writes the act into the
@@ -29,8 +29,8 @@ func (l *Ledger) act(ctx context.Context, name, actor string, f Filter, tell fun
 	}
 	var changed int64
 	bulk := BulkActOf(ctx)
-	flush := func(page []int64) error {
-		ids, kinds, err := l.actPage(ctx, bulk, name, actor, f, page, rule)
+	flush := func(listed []int64) error {
+		ids, kinds, err := l.actPage(ctx, bulk, name, actor, f, listed, rule)
 		if err != nil {
 			return err
 		}
@@ -108,34 +108,34 @@ func (l *Ledger) actPage(ctx context.Context, bulk *BulkAct, name, actor string,
 	return changed, kinds, err
 }
 
-// Acting is an option of acts on items.
-type Acting func(*ActOptions)
+// ActOption changes how an act on items is done.
+type ActOption func(*ActOptions)
 
 // ActOptions holds the options of acts as values, for a program that sends an act to the program with the ledger.
 type ActOptions struct {
 	Priority *int16            // of WithPriority
 	Round    bool              // of ThisRound
 	Reason   string            // of WithReason
-	Tell     func(ids []int64) `json:"-"` // of Telling
+	Tell     func(ids []int64) `json:"-"` // of OnChanged
 }
 
 // WithPriority sets the priority of the items, bounds.MinPriority … bounds.MaxPriority. They keep it until they are
 // done. Recurring items keep it in later rounds, unless ThisRound is given as well. Without WithPriority the priority
 // stays. It is for Retry and Reopen.
-func WithPriority(p int16) Acting { return func(o *ActOptions) { o.Priority = &p } }
+func WithPriority(p int16) ActOption { return func(o *ActOptions) { o.Priority = &p } }
 
 // ThisRound limits the priority of WithPriority or Place to the current round. When the round is done, has failed for
 // good or is cancelled, each item gets its earlier priority back.
-func ThisRound() Acting { return func(o *ActOptions) { o.Round = true } }
+func ThisRound() ActOption { return func(o *ActOptions) { o.Round = true } }
 
 // WithReason stores a text as the error of the attempts that the act writes. It is for Cancel.
-func WithReason(text string) Acting { return func(o *ActOptions) { o.Reason = text } }
+func WithReason(text string) ActOption { return func(o *ActOptions) { o.Reason = text } }
 
-// Telling calls tell with the ids of changed items, a page at a time, each after the commit of that page.
-func Telling(tell func(ids []int64)) Acting { return func(o *ActOptions) { o.Tell = tell } }
+// OnChanged calls tell with the ids of changed items, a page at a time, each after the commit of that page.
+func OnChanged(tell func(ids []int64)) ActOption { return func(o *ActOptions) { o.Tell = tell } }
 
 // Of returns the values that some options set, with the reason as it is stored: cut, and valid UTF-8 without NUL.
-func (ActOptions) Of(how ...Acting) (o ActOptions) {
+func (ActOptions) Of(how ...ActOption) (o ActOptions) {
 	for _, set := range how {
 		set(&o)
 	}
@@ -143,11 +143,11 @@ func (ActOptions) Of(how ...Acting) (o ActOptions) {
 	return o
 }
 
-// Acting returns one option that sets all of these values.
-func (o ActOptions) Acting() Acting { return func(all *ActOptions) { *all = o } }
+// Option returns one option that sets all of these values.
+func (o ActOptions) Option() ActOption { return func(all *ActOptions) { *all = o } }
 
 // actOptions returns the values that some options set, and checks them.
-func actOptions(how []Acting) (ActOptions, error) {
+func actOptions(how []ActOption) (ActOptions, error) {
 	o, c := ActOptions{}.Of(how...), checker{}
 	if o.Priority != nil {
 		c.priority(*o.Priority)
@@ -177,9 +177,10 @@ func (o ActOptions) place(w *Work) {
 }
 
 // Retry makes dead and doubtful items, and items that wait after a failure, ready now, and sets their failures, crashes
-// and losses to 0. A recurring item whose round failed is worked once more in the current round. It returns how many
-// items it changed. The journal names actor as the operator.
-func (l *Ledger) Retry(ctx context.Context, actor string, f Filter, how ...Acting) (int64, error) {
+// and losses to 0. A recurring item whose round failed is worked once more in the current round. An item that a person
+// put off is ready now; if it was the next round of a recurring item, that is due at its regular time again. Retry
+// returns how many items it changed. The journal names actor as the operator.
+func (l *Ledger) Retry(ctx context.Context, actor string, f Filter, how ...ActOption) (int64, error) {
 	o, err := actOptions(how)
 	if err != nil {
 		return 0, err
@@ -209,8 +210,8 @@ func (r *Record) retried(now time.Time) bool {
 // Place gives a priority to items that are ready, and to items that wait without having failed. They stay due at the
 // same time. For items that failed or ended, see Retry and Reopen with WithPriority. It returns how many items it
 // changed.
-func (l *Ledger) Place(ctx context.Context, actor string, f Filter, priority int16, how ...Acting) (int64, error) {
-	o, err := actOptions(append(how, WithPriority(priority)))
+func (l *Ledger) Place(ctx context.Context, actor string, f Filter, priority int16, how ...ActOption) (int64, error) {
+	o, err := actOptions(append(slices.Clip(how), WithPriority(priority)))
 	if err != nil {
 		return 0, err
 	}
@@ -227,7 +228,7 @@ func (l *Ledger) Place(ctx context.Context, actor string, f Filter, priority int
 // Reopen makes completed and cancelled items ready once more, and recurring ones whose current round is done. The work
 // is done again, in a new round, or in a new opening of the same period. Items whose payload was pruned stay as they
 // are, because nothing is left to work on. Add with [Again] opens such an item with a new payload.
-func (l *Ledger) Reopen(ctx context.Context, actor string, f Filter, how ...Acting) (int64, error) {
+func (l *Ledger) Reopen(ctx context.Context, actor string, f Filter, how ...ActOption) (int64, error) {
 	o, err := actOptions(how)
 	if err != nil {
 		return 0, err
@@ -246,7 +247,7 @@ func (l *Ledger) Reopen(ctx context.Context, actor string, f Filter, how ...Acti
 // being worked, the context of its handler ends with cause ErrCancelled, and the item is cancelled when its attempt
 // ends. If the attempt is done all the same, its outcome stands: an item that is worked once is then done, and a
 // recurring one is cancelled.
-func (l *Ledger) Cancel(ctx context.Context, actor string, f Filter, how ...Acting) (int64, error) {
+func (l *Ledger) Cancel(ctx context.Context, actor string, f Filter, how ...ActOption) (int64, error) {
 	o, err := actOptions(how)
 	if err != nil {
 		return 0, err
@@ -270,7 +271,7 @@ func (l *Ledger) Cancel(ctx context.Context, actor string, f Filter, how ...Acti
 
 // ForceRelease takes leased items from their holders and makes them ready. Started items of kinds with OnLostDoubt come
 // into doubt. A holder that still runs is refused when it reports, but until then it may run beside the next one.
-func (l *Ledger) ForceRelease(ctx context.Context, actor string, f Filter, how ...Acting) (int64, error) {
+func (l *Ledger) ForceRelease(ctx context.Context, actor string, f Filter, how ...ActOption) (int64, error) {
 	o, err := actOptions(how)
 	if err != nil {
 		return 0, err
@@ -295,8 +296,7 @@ func (l *Ledger) Decide(ctx context.Context, id int64, agent string, res Result)
 	if err := l.fit(ctx, nil); err != nil {
 		return err
 	}
-	bulk := BulkActOf(ctx)
-	bulk.Asked = cmp.Or(bulk.Asked, string(res.Outcome))
+	bulk := BulkActOf(ctx).asking(string(res.Outcome))
 	var entry JournalEntry
 	err := l.store.Update(ctx, nil, func(tx Tx) error {
 		recs, err := tx.Load([]int64{id})
@@ -325,7 +325,7 @@ func (l *Ledger) Decide(ctx context.Context, id int64, agent string, res Result)
 
 // DecideAll makes the same decision about every item that matches and allows it. Other items stay as they are. It
 // returns how many items it decided. See Decide.
-func (l *Ledger) DecideAll(ctx context.Context, agent string, f Filter, res Result, how ...Acting) (int64, error) {
+func (l *Ledger) DecideAll(ctx context.Context, agent string, f Filter, res Result, how ...ActOption) (int64, error) {
 	o, err := actOptions(how)
 	if err == nil {
 		err = checkDecision(agent, &res)
@@ -333,6 +333,7 @@ func (l *Ledger) DecideAll(ctx context.Context, agent string, f Filter, res Resu
 	if err != nil {
 		return 0, err
 	}
+	ctx = BulkActOf(ctx).asking(string(res.Outcome)).With(ctx)
 	return l.act(ctx, actDecide, agent, f, o.Tell, func(r *Record, now time.Time) *Change {
 		return r.decided(agent, res, now, l.floor())
 	})
@@ -363,7 +364,8 @@ func (r *Record) decided(agent string, res Result, now time.Time, floor int64) *
 	return r.verdict(agent, res, now, floor)
 }
 
-// verdict returns the change that ends an unleased item by decision of a person: one more attempt, without a claim.
+// verdict returns the change that a person's decision, Cancel or PutOff makes to an item that is not leased: one more
+// attempt, without a claim.
 // Unless the outcome is done, the attempt keeps the code of the last failure, and the error unless res has a reason.
 func (r *Record) verdict(agent string, res Result, now time.Time, floor int64) *Change {
 	if r.Last != nil && r.Last.Outcome.FailedOrUncertain() && res.Outcome != OutcomeDone {
@@ -381,7 +383,8 @@ func (r *Record) verdict(agent string, res Result, now time.Time, floor int64) *
 
 // Forget removes completed and cancelled items with their identity, so that their keys may be added again. It is for
 // the end of a scope. Unfinished items stay: left is their number.
-func (l *Ledger) Forget(ctx context.Context, actor string, f Filter, how ...Acting) (forgotten, left int64, err error) {
+func (l *Ledger) Forget(ctx context.Context, actor string, f Filter, how ...ActOption) (forgotten, left int64,
+	err error) {
 	o, err := actOptions(how)
 	if err != nil {
 		return 0, 0, err
@@ -408,10 +411,11 @@ func (l *Ledger) Prune(ctx context.Context, limit int) (int, error) {
 	}
 	total := 0
 	for _, k := range kinds {
-		if k.WithDefaults().Keep == KeepForever || total >= limit {
+		keep := k.WithDefaults().Keep
+		if keep == KeepForever || total >= limit {
 			continue
 		}
-		n, err := l.store.Prune(ctx, k.Name, now.Add(-k.WithDefaults().Keep), limit-total)
+		n, err := l.store.Prune(ctx, k.Name, now.Add(-keep), limit-total)
 		total += n
 		if err != nil {
 			return total, err

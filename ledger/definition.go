@@ -19,11 +19,11 @@ import (
 //
 // me is the agent that is going to work the kind; me.Kinds are the kinds that it works already. Its heartbeat is
 // written first, with the definition. So, if two processes define a kind at the same time, at least one sees the other.
-func (l *Ledger) Define(ctx context.Context, me Agent, kind, definition, config string) error {
+func (l *Ledger) Define(ctx context.Context, me Agent, kind, def, config string) error {
 	c := checker{}
 	c.kind(kind)
-	c.text("definition", definition, bounds.MaxWorker)
-	if c.config(config); definition == "" {
+	c.text("definition", def, bounds.MaxWorker)
+	if c.config(config); def == "" {
 		c.fail("definition", "is missing")
 	}
 	if c.err != nil {
@@ -33,13 +33,13 @@ func (l *Ledger) Define(ctx context.Context, me Agent, kind, definition, config 
 		return err
 	}
 	before := me
-	me.Kinds, me.Configs = with(me.Kinds, kind, definition), with(me.Configs, kind, config)
+	me.Kinds, me.Configs = with(me.Kinds, kind, def), with(me.Configs, kind, config)
 	if err := l.Beat(ctx, me, defineTTL); err != nil {
 		return err
 	}
-	err := l.store.Update(ctx, nil, func(tx Tx) error { return define(tx, me.Name, kind, definition, config) })
+	err := l.store.Update(ctx, nil, func(tx Tx) error { return define(tx, me.Name, kind, def, config) })
 	if errors.Is(err, ErrDenied) {
-		err = l.isDefined(ctx, me.Name, kind, definition, config, err)
+		err = l.isDefined(ctx, me.Name, kind, def, config, err)
 	}
 	if err == nil {
 		return nil

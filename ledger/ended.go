@@ -85,11 +85,15 @@ func (l *Ledger) Ended(ctx context.Context, q EndedQuery) ([]Ended, error) {
 	}
 }
 
-// Rounds returns attempts that closed rounds of recurring items, the latest first, until q has enough or since is
-// reached. It reads only kinds that have recurring items, but also the other attempts of these kinds. So it stops after
-// within, where 0 means no limit. next is where to go on; it is the zero mark if there is no more.
+// Rounds returns attempts that closed rounds of recurring items, the latest first, until it has q.Limit of them or
+// since is reached. Of q it uses only Filter, After and Limit. It reads all attempts of kinds that have recurring
+// items. So it may take long, and stops after within; 0 means no limit. next is where to go on; it is the zero mark if
+// there is no more.
 func (l *Ledger) Rounds(ctx context.Context, q EndedQuery, since time.Time, within time.Duration) (rounds []Ended,
 	next Mark, err error) {
+	if err := checkLimit(q.Limit); err != nil {
+		return nil, Mark{}, err
+	}
 	began, f := time.Now(), q.Filter
 	since = later(since, f.latest(func(p Filter) time.Time { return p.Since }))
 	kinds, err := l.store.Recurring(ctx)

@@ -23,7 +23,7 @@ type JournalEntry struct {
 	At      time.Time // when it was written; of an act on many items, when its first part was; set by the store
 	Actor   string    // the operator or program: "operator:ann", "host/4711"
 	Action  string    // "retry", "set-kind" …
-	Subject string    // "items 3 … 900", or the name of a kind
+	Subject string    // "items 3 … 900", "kind k", "ledger", or the name of a kind, a lock or a file
 	Detail  string    // what changed; of an act on items what was asked for, see OneAct
 	Changed int64     // how many items or kinds
 	IDs     string    // of the items that it changed, as "3 7-12"; the first ones, if they are many
@@ -33,7 +33,7 @@ type JournalEntry struct {
 // JournalQuery chooses entries of the journal. The zero one chooses all.
 type JournalQuery struct {
 	Before int64     // only entries with a smaller id; 0 begins with the newest
-	Since  time.Time // only entries written at or after it
+	Since  time.Time // only entries written at or after it; of an act that began earlier, only its later parts
 	Until  time.Time `json:",omitzero"` // only entries written before it
 	Actor  string    // only acts of this actor
 	Action string    // only this action
@@ -49,11 +49,12 @@ const journalPage = 500
 // Journal returns entries of the journal, newest first.
 func (l *Ledger) Journal(ctx context.Context, q JournalQuery) ([]JournalEntry, error) {
 	found, _, err := l.JournalPart(ctx, q, 0)
-	return found, err
+	return found[:max(min(len(found), q.Limit), 0)], err
 }
 
-// JournalPart is Journal for a list in parts. It stops after within; 0 means no limit. next has Before and From for the
-// next part; if there is none, next.Before is 0.
+// JournalPart is Journal for a list that is read in parts. It stops about within after it began to read rows below
+// q.Before; 0 means no limit. next is q with Before and From of the next part; if there is none, next.Before is 0. The
+// last part has more than q.Limit entries if several acts began before q.Since.
 func (l *Ledger) JournalPart(ctx context.Context, q JournalQuery, within time.Duration) (found []JournalEntry,
 	next JournalQuery, err error) {
 	if q.Limit < 1 || q.Limit > bounds.MaxBatch {
@@ -128,6 +129,13 @@ func (b *BulkAct) With(ctx context.Context) context.Context {
 	return context.WithValue(ctx, actKey{}, b)
 }
 
+// asking returns the act with a text for Asked, if it has none. It shares Parts with b.
+func (b *BulkAct) asking(text string) *BulkAct {
+	c := *b
+	c.Asked = cmp.Or(c.Asked, text)
+	return &c
+}
+
 type actKey struct{}
 
 // actionReopen is the action in the journal for items that were opened again.
@@ -160,12 +168,16 @@ type actPart struct {
 // entry returns the row for the next part of an act.
 func (b *BulkAct) entry(actor, action string, recs []Record, changes []Change) JournalEntry {
 	p := actPart{Act: b.ID, Part: b.Parts[action] + 1, Asked: withCauses(b.Asked, recs)}
-	ids, bytes := make([]int64, len(changes)), b.Keys
+	ids, removed, bytes := make([]int64, len(changes)), map[int64]bool{}, b.Keys
 	for i, c := range changes {
 		ids[i] = c.ID
-		at := slices.IndexFunc(recs, func(r Record) bool { return c.Forget && r.ID == c.ID })
-		if at >= 0 && bytes+len(recs[at].Key) <= maxKeys {
-			p.Keys, bytes = append(p.Keys, recs[at].Key), bytes+len(recs[at].Key)
+		if c.Forget {
+			removed[c.ID] = true
+		}
+	}
+	for i := range recs {
+		if key := recs[i].Key; removed[recs[i].ID] && bytes+len(key) <= maxKeys {
+			p.Keys, bytes = append(p.Keys, key), bytes+len(key)
 		}
 	}
 	p.IDs = idRanges(ids)
@@ -191,8 +203,8 @@ func withCauses(asked string, recs []Record) string {
 	return head(asked, maxAsked)
 }
 
-// reopenedBy returns the row for the items that Add has opened again; some is false if there is nothing to write.
-func (b *BulkAct) reopenedBy(added []Added) (e JournalEntry, some bool) {
+// reopenedBy returns the row for the items that Add has opened again; ok is false if there is nothing to write.
+func (b *BulkAct) reopenedBy(added []Added) (e JournalEntry, ok bool) {
 	if b == nil || b.Actor == "" {
 		return e, false
 	}
@@ -236,6 +248,7 @@ type foundAct struct {
 	last     string // ids of its newest part
 	newest   int64  // the row of that part
 	concerns bool   // it changed JournalQuery.Item
+	cut      bool   // its first part is not among the rows
 }
 
 // read takes an act if row is its first part, and else keeps the part until that is read.
@@ -255,33 +268,33 @@ func (r *journalReader) read(row JournalEntry) {
 	a.ID, a.At, a.Detail, a.Changed = row.ID, row.At, p.Asked, a.Changed+row.Changed
 	a.Subject, a.Keys = itemsSubject(p.IDs, a.last), append(p.Keys, a.Keys...)
 	a.IDs = shortIDs(strings.TrimSpace(p.IDs + " " + a.IDs))
-	if a.concerns = a.concerns || has(p.IDs, r.Item); p.Part == 1 {
+	if a.concerns = a.concerns || containsID(p.IDs, r.Item); p.Part == 1 {
 		delete(r.parts, name)
 		r.take(a)
 	}
 }
 
-// takeUnfinished takes the acts of which the first part is older than the rows that were read.
+// takeUnfinished takes the acts of which the first part is older than the rows that were read, also beyond Limit: no
+// later part of the list has them.
 func (r *journalReader) takeUnfinished() {
 	unfinished := slices.SortedFunc(maps.Values(r.parts), func(a, b *foundAct) int { return cmp.Compare(b.ID, a.ID) })
 	for _, a := range unfinished {
-		if len(r.found) < r.Limit {
-			r.take(a)
-		}
+		a.cut = true
+		r.take(a)
 	}
 }
 
 // take adds an act to the found ones if it meets the conditions of the query.
 func (r *journalReader) take(a *foundAct) {
-	if (r.Before == 0 || a.ID < r.Before) && (r.Actor == "" || a.Actor == r.Actor) &&
+	if (r.Before == 0 || a.ID < r.Before || a.cut && r.From > 0) && (r.Actor == "" || a.Actor == r.Actor) &&
 		(r.Action == "" || a.Action == r.Action) && (r.Until.IsZero() || a.At.Before(r.Until)) &&
 		(r.Item == 0 || a.concerns) {
 		r.found = append(r.found, a.JournalEntry)
 	}
 }
 
-// has reports whether an id is in a list in the form of idRanges.
-func has(ids string, id int64) bool {
+// containsID reports whether an id is in a list in the form of idRanges.
+func containsID(ids string, id int64) bool {
 	return slices.ContainsFunc(strings.Fields(ids), func(part string) bool {
 		from, to, span := strings.Cut(part, "-")
 		if !span {

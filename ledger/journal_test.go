@@ -82,3 +82,47 @@ func TestCutIDs(t *testing.T) {
 		t.Errorf("ids of %d items: %s", found[0].Changed, ids)
 	}
 }
+
+// TestJournalUnfinished: acts whose first part is before Since are in the list, in whatever parts it is read.
+func TestJournalUnfinished(t *testing.T) {
+	ctx, now := t.Context(), time.Now()
+	l := ledger.New(memory.New(memory.Options{Now: func() time.Time { return now }}), ledger.Options{})
+	began := now.Add(time.Hour)
+	acts := []context.Context{ledger.OneAct(ctx, "first"), ledger.OneAct(ctx, "second")}
+	for part := range 2 {
+		for i, act := range acts {
+			added, err := l.Add(ctx, ledger.NewItem{Kind: "k", Key: fmt.Sprint(part, i)})
+			must.OK(t, err)
+			must.Do(t)(l.Cancel(act, "ann", ledger.IDs(added[0].ID)))
+		}
+		if now = now.Add(2 * time.Hour); part == 0 {
+			must.Do(t)(l.EditKind(ctx, "ann", "k", func(k *ledger.Kind, _ bool) { k.MaxFailures = 7 }))
+		}
+	}
+	for limit := 1; limit <= 3; limit++ {
+		var got []string
+		for q := (ledger.JournalQuery{Since: began, Limit: limit}); ; {
+			found, next, err := l.JournalPart(ctx, q, 0)
+			must.OK(t, err)
+			for _, e := range found {
+				got = append(got, fmt.Sprint(e.Action, " ", e.Changed, " ", e.Detail))
+			}
+			if q = next; q.Before == 0 {
+				break
+			}
+		}
+		if len(got) != 3 || got[1] != "cancel 1 second" || got[2] != "cancel 1 first" {
+			t.Errorf("in parts of %d: %q", limit, got)
+		}
+	}
+}
+
+// TestPlaceOptions: a slice of options stays as it is.
+func TestPlaceOptions(t *testing.T) {
+	l := ledger.New(memory.New(memory.Options{}), ledger.Options{})
+	how := make([]ledger.ActOption, 0, 1)
+	must.Do(t)(l.Place(t.Context(), "ann", ledger.Filter{}, 1, how...))
+	if how[:1][0] != nil {
+		t.Error("Place wrote into the slice of the caller")
+	}
+}

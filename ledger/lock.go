@@ -33,9 +33,10 @@ type LockStore interface {
 
 // lockTx is the part of a Tx for locks.
 type lockTx interface {
-	// LoadLock returns the record of a name and the database's clock as it stands afterwards. A
-	// record is locked until the transaction ends; held is false if there is none.
-	LoadLock(name string) (l Lock, held bool, now time.Time, err error)
+	// LoadLock returns the record of a name, and the time of the database's clock after it was read. The row of the
+	// record stays locked until the transaction ends. found is false if there is no record; a record that is found may
+	// have expired.
+	LoadLock(name string) (l Lock, found bool, now time.Time, err error)
 	// GrantLock writes the record of a new holder, in place of the loaded record, and returns its fence. The fence is
 	// drawn when no other process can take the name any more. If no record was loaded and another process has made one,
 	// the transaction is repeated. GrantLock must not be called in a transaction of the caller.

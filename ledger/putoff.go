@@ -15,7 +15,7 @@ const codePutOff = "put_off"
 // round at that time or later. If the time has come already, PutOff ends an earlier put-off: the item is ready now, or
 // begins its next round at its regular time. Retry does the same. Items that are leased or in doubt stay as they
 // are. It returns how many items it changed. The journal names actor as the operator.
-func (l *Ledger) PutOff(ctx context.Context, actor string, f Filter, until time.Time, how ...Acting) (int64, error) {
+func (l *Ledger) PutOff(ctx context.Context, actor string, f Filter, until time.Time, how ...ActOption) (int64, error) {
 	o, err := actOptions(how)
 	if err != nil {
 		return 0, err

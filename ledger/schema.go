@@ -82,6 +82,7 @@ func (f *fitness) ask() (due bool, err error) {
 	return due, f.err
 }
 
+// checkFitness reads the schema and keeps the answer. If the schema cannot be read, the answer of the last check stays.
 func (l *Ledger) checkFitness(ctx context.Context) error {
 	s, err := l.store.Schema(ctx)
 	f := &l.fitness

@@ -18,7 +18,7 @@ func (l *Ledger) Stats(ctx context.Context) (stats.Summary, error) {
 	if err != nil {
 		return stats.Summary{}, err
 	}
-	counts, err := l.store.Counts(ctx, now) // since now no attempt has ended
+	counts, err := l.store.Counts(ctx, now) // only the backlog: the attempts come from the tallies
 	if err != nil {
 		return stats.Summary{}, err
 	}
@@ -73,11 +73,11 @@ func kindStats(c stats.Counts, tallies []stats.Minute, now time.Time, kind Kind,
 	c.Done, c.Failed = 0, 0
 	s := stats.Kind{Counts: c, Paused: kind.Paused, Workers: workers}
 	var sum stats.Minute
+	minute := now.Truncate(time.Minute)
 	for _, t := range tallies {
 		sum.Add(t)
-		// The last 60 s are the minute that has not ended and the later part of the minute before, as if attempts had
-		// ended evenly in that minute.
-		minute := now.Truncate(time.Minute)
+		// PerSecond is over the last 60 s: the minute that has not ended, and the later part of the minute before it,
+		// as if attempts had ended evenly in that minute.
 		switch {
 		case !t.At.Before(minute):
 			s.PerSecond += float64(t.Done+t.Failed) / 60

@@ -21,9 +21,9 @@ func TestCutText(t *testing.T) {
 func TestReasonIsCut(t *testing.T) {
 	long := "\x00" + strings.Repeat("r", bounds.MaxError)
 	want := "\uFFFD" + strings.Repeat("r", bounds.MaxError-3)
-	for name, set := range map[string]Acting{"WithReason": WithReason(long), "Acting": ActOptions{Reason: long}.Acting(),
-		"own": func(o *ActOptions) { o.Reason = long }} {
-		o, err := actOptions([]Acting{set})
+	for name, set := range map[string]ActOption{"WithReason": WithReason(long),
+		"Option": ActOptions{Reason: long}.Option(), "own": func(o *ActOptions) { o.Reason = long }} {
+		o, err := actOptions([]ActOption{set})
 		if sent := (ActOptions{}).Of(set).Reason; o.Reason != want || sent != want || err != nil {
 			t.Errorf("%s: %.9q, %d bytes; sent %.9q; %v", name, o.Reason, len(o.Reason), sent, err)
 		}

@@ -68,7 +68,7 @@ func shout() *Plugin {
 	})
 	p.Doc = "Shouts names of files.\n\nIt does nothing else."
 	p.Match, p.Emits = []string{"*.txt", "*.md"}, []string{"article"}
-	p.OnLost, p.Concurrency, p.Timeout, p.MaxFailures = OnLostDoubt, 4, time.Minute, 3
+	p.OnLost, p.Concurrency, p.Timeout, p.MaxFailures, p.Previous = OnLostDoubt, 4, time.Minute, 3, true
 	p.Examples = []Example{
 		{Doc: "twice", Payload: shoutIn{Path: "/a.txt", Times: 2}, Output: shoutOut{"A.TXTA.TXT!"}},
 		{Payload: map[string]any{"path": "/b.txt"}},

@@ -72,6 +72,7 @@ type description struct {
 	Version      string            `json:"version"`
 	Doc          string            `json:"doc,omitempty"`
 	SDK          string            `json:"sdk"`
+	Features     []string          `json:"features,omitempty"`
 	Match        []string          `json:"match,omitempty"`
 	Emits        []string          `json:"emits,omitempty"`
 	OnLost       string            `json:"on_lost"`
@@ -96,7 +97,8 @@ type example struct {
 
 func printDescription(d *wire.DescribeResponse, stdout io.Writer) error {
 	v := description{
-		Name: d.Name, Version: d.Version, Doc: d.Doc, SDK: d.Sdk, Match: d.Match, Emits: d.Emits, OnLost: "repeat",
+		Name: d.Name, Version: d.Version, Doc: d.Doc, SDK: d.Sdk, Features: d.Features, Match: d.Match,
+		Emits: d.Emits, OnLost: "repeat",
 		TimeoutMS: d.TimeoutMs, MaxFailures: d.MaxFailures, Concurrency: d.Concurrency, MaxBatch: d.MaxBatch,
 		MaxWaitMS: d.MaxWaitMs,
 		Secrets:   d.Secrets, ConfigSchema: d.ConfigSchema, InputSchema: d.InputSchema, OutputSchema: d.OutputSchema,

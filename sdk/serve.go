@@ -84,8 +84,8 @@ type life struct {
 	server *server
 	stderr *os.File // the real one
 	grpc   *grpc.Server
-	begun  sync.Once
-	leave  sync.Once
+	begun  sync.Once // for begin
+	leave  sync.Once // for exit
 }
 
 // service registers the protocol with go-plugin.

@@ -55,7 +55,7 @@ var actStates = map[string][]ledger.State{
 // changeItems carries out an act on the items that match f, and returns how many it changed.
 func changeItems(ctx context.Context, l *ledger.Ledger, actor string, f ledger.Filter, r answer.ActRequest) (int64,
 	error) {
-	var placed []ledger.Acting
+	var placed []ledger.ActOption
 	if r.Place != nil {
 		placed = append(placed, ledger.WithPriority(*r.Place))
 	}

@@ -425,7 +425,7 @@ func actFor(c *Call, in calls.ActIn) (out calls.ActOut, err error) {
 	out.Bulk = c.bulk(in.Bulk)
 	ctx, actor, l := out.Bulk.With(c.Context()), c.actorFor(in.Actor), c.Ledger
 	in.Options.Tell = func(ids []int64) { out.IDs = append(out.IDs, ids...) }
-	how := in.Options.Acting()
+	how := in.Options.Option()
 	switch in.Act {
 	case calls.Retry:
 		_, err = l.Retry(ctx, actor, f, how)

@@ -66,15 +66,16 @@ type holding interface {
 }
 
 type acting interface {
-	Retry(ctx context.Context, actor string, f ledger.Filter, how ...ledger.Acting) (int64, error)
-	Reopen(ctx context.Context, actor string, f ledger.Filter, how ...ledger.Acting) (int64, error)
-	Cancel(ctx context.Context, actor string, f ledger.Filter, how ...ledger.Acting) (int64, error)
-	ForceRelease(ctx context.Context, actor string, f ledger.Filter, how ...ledger.Acting) (int64, error)
-	Place(ctx context.Context, actor string, f ledger.Filter, priority int16, how ...ledger.Acting) (int64, error)
-	PutOff(ctx context.Context, actor string, f ledger.Filter, until time.Time, how ...ledger.Acting) (int64, error)
-	Forget(ctx context.Context, actor string, f ledger.Filter, how ...ledger.Acting) (forgotten, left int64, err error)
+	Retry(ctx context.Context, actor string, f ledger.Filter, how ...ledger.ActOption) (int64, error)
+	Reopen(ctx context.Context, actor string, f ledger.Filter, how ...ledger.ActOption) (int64, error)
+	Cancel(ctx context.Context, actor string, f ledger.Filter, how ...ledger.ActOption) (int64, error)
+	ForceRelease(ctx context.Context, actor string, f ledger.Filter, how ...ledger.ActOption) (int64, error)
+	Place(ctx context.Context, actor string, f ledger.Filter, priority int16, how ...ledger.ActOption) (int64, error)
+	PutOff(ctx context.Context, actor string, f ledger.Filter, until time.Time, how ...ledger.ActOption) (int64, error)
+	Forget(ctx context.Context, actor string, f ledger.Filter, how ...ledger.ActOption) (forgotten, left int64, err error)
 	Decide(ctx context.Context, id int64, agent string, res ledger.Result) error
-	DecideAll(ctx context.Context, agent string, f ledger.Filter, res ledger.Result, how ...ledger.Acting) (int64, error)
+	DecideAll(ctx context.Context, agent string, f ledger.Filter, res ledger.Result,
+		how ...ledger.ActOption) (int64, error)
 }
 
 type kinds interface {

@@ -73,7 +73,7 @@ func parts[T any](list []T, most int, size func(T) int) func(func([]T) bool) {
 
 // act lists the items that match, and has the server change them page by page. The server changes only items that still
 // match. If an answer is lost, act does not send the page again, because it could not report the first changes.
-func (l *Ledger) act(ctx context.Context, f ledger.Filter, in calls.ActIn, how []ledger.Acting) (n, left int64,
+func (l *Ledger) act(ctx context.Context, f ledger.Filter, in calls.ActIn, how []ledger.ActOption) (n, left int64,
 	err error) {
 	in.Options = in.Options.Of(how...)
 	tell := in.Options.Tell
@@ -112,32 +112,33 @@ func (l *Ledger) act(ctx context.Context, f ledger.Filter, in calls.ActIn, how [
 
 // Retry makes dead and doubtful items, and those that wait after a failure, ready. The journal of the server
 // has the name of the token beside the actor.
-func (l *Ledger) Retry(ctx context.Context, actor string, f ledger.Filter, how ...ledger.Acting) (int64, error) {
+func (l *Ledger) Retry(ctx context.Context, actor string, f ledger.Filter, how ...ledger.ActOption) (int64, error) {
 	n, _, err := l.act(ctx, f, calls.ActIn{Act: calls.Retry, Actor: actor}, how)
 	return n, err
 }
 
 // Reopen makes completed and cancelled items ready once more.
-func (l *Ledger) Reopen(ctx context.Context, actor string, f ledger.Filter, how ...ledger.Acting) (int64, error) {
+func (l *Ledger) Reopen(ctx context.Context, actor string, f ledger.Filter, how ...ledger.ActOption) (int64, error) {
 	n, _, err := l.act(ctx, f, calls.ActIn{Act: calls.Reopen, Actor: actor}, how)
 	return n, err
 }
 
 // Cancel withdraws unfinished items.
-func (l *Ledger) Cancel(ctx context.Context, actor string, f ledger.Filter, how ...ledger.Acting) (int64, error) {
+func (l *Ledger) Cancel(ctx context.Context, actor string, f ledger.Filter, how ...ledger.ActOption) (int64, error) {
 	n, _, err := l.act(ctx, f, calls.ActIn{Act: calls.Cancel, Actor: actor}, how)
 	return n, err
 }
 
 // ForceRelease takes leased items from their holders.
-func (l *Ledger) ForceRelease(ctx context.Context, actor string, f ledger.Filter, how ...ledger.Acting) (int64, error) {
+func (l *Ledger) ForceRelease(ctx context.Context, actor string, f ledger.Filter,
+	how ...ledger.ActOption) (int64, error) {
 	n, _, err := l.act(ctx, f, calls.ActIn{Act: calls.Release, Actor: actor}, how)
 	return n, err
 }
 
 // Place gives items a priority.
 func (l *Ledger) Place(ctx context.Context, actor string, f ledger.Filter, priority int16,
-	how ...ledger.Acting) (int64, error) {
+	how ...ledger.ActOption) (int64, error) {
 	how = append(slices.Clip(how), ledger.WithPriority(priority))
 	n, _, err := l.act(ctx, f, calls.ActIn{Act: calls.Place, Actor: actor}, how)
 	return n, err
@@ -145,20 +146,20 @@ func (l *Ledger) Place(ctx context.Context, actor string, f ledger.Filter, prior
 
 // PutOff makes items wait until a time.
 func (l *Ledger) PutOff(ctx context.Context, actor string, f ledger.Filter, until time.Time,
-	how ...ledger.Acting) (int64, error) {
+	how ...ledger.ActOption) (int64, error) {
 	n, _, err := l.act(ctx, f, calls.ActIn{Act: calls.PutOff, Actor: actor, Until: until}, how)
 	return n, err
 }
 
 // Forget removes completed and cancelled items with their identity.
 func (l *Ledger) Forget(ctx context.Context, actor string, f ledger.Filter,
-	how ...ledger.Acting) (forgotten, left int64, err error) {
+	how ...ledger.ActOption) (forgotten, left int64, err error) {
 	return l.act(ctx, f, calls.ActIn{Act: calls.Forget, Actor: actor}, how)
 }
 
 // DecideAll settles items that are dead or in doubt.
 func (l *Ledger) DecideAll(ctx context.Context, agent string, f ledger.Filter, res ledger.Result,
-	how ...ledger.Acting) (int64, error) {
+	how ...ledger.ActOption) (int64, error) {
 	n, _, err := l.act(ctx, f, calls.ActIn{Act: calls.DecideAll, Agent: agent, Result: res}, how)
 	return n, err
 }

@@ -305,7 +305,7 @@ var acts = []func(context.Context, ledgers.Any) (any, error){
 	func(c context.Context, l ledgers.Any) (any, error) {
 		var ids []int64
 		n, err := l.Retry(c, "operator:ann", ledger.Filter{States: []ledger.State{ledger.StateDead}},
-			ledger.Telling(func(told []int64) { ids = append(ids, told...) }), ledger.WithPriority(-1))
+			ledger.OnChanged(func(told []int64) { ids = append(ids, told...) }), ledger.WithPriority(-1))
 		return both(n, ids, err)
 	},
 	func(c context.Context, l ledgers.Any) (any, error) {

@@ -2,7 +2,6 @@ package lockable
 
 import (
 	"context"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -121,7 +120,8 @@ ORDER BY schema <> 'temp', schema <> 'main' LIMIT 1`, []any{name, schema}, func(
 		return nil, invalid("name", "%s is a %s, whose rows cannot be locked; name the table that holds them", t.name, kind)
 	}
 	var primary []string
-	var rowid bool // the last key column is an INTEGER: if it is the only one, it is the rowid and never NULL
+	// The last column of the primary key is an INTEGER. If it is the only one, it is the rowid and never NULL.
+	var rowid bool
 	err = rows(ctx, db,
 		`SELECT name, type, "notnull", pk, hidden FROM pragma_table_xinfo(?1, ?2) WHERE hidden <> 1 ORDER BY cid`,
 		[]any{actual, inSchema}, func(scan func(...any) error) error {
@@ -155,11 +155,9 @@ FROM pragma_index_list(?1, ?2) i, pragma_index_xinfo(i.name, ?2) c WHERE c.key O
 	return t, err
 }
 
-var sizeOf = regexp.MustCompile(`\(\s*\d+\s*\)`)
-
 // affinity sets the classes of a column by its declared type, as SQLite does (sqlite.org/datatype3.html).
 func (c *column) affinity() {
-	declared := strings.ToUpper(sizeOf.ReplaceAllString(c.declared, ""))
+	declared := strings.ToUpper(c.declared)
 	has := func(words ...string) bool {
 		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(declared, w) })
 	}
@@ -171,7 +169,7 @@ func (c *column) affinity() {
 	case has("DATETIME", "TIMESTAMP"):
 		c.expires = text
 	case declared == "" || has("BLOB"):
-		c.class = any_
+		c.class = untyped
 	case has("UUID"): // as other databases declare it; numeric to SQLite, so text stays as it is
 		c.class = text
 	}

@@ -182,6 +182,16 @@ func TestChecks(t *testing.T) {
 				t.Errorf("%s: %v", c.name, c.err)
 			}
 		}
+		for where, message := range map[string]string{
+			"1 = 1 /* /* */ ( */ )": "parentheses", "1 = 1 -- \r)": "parentheses", "id = $1": "without a number"} {
+			err := rejected[article](p, change("article", func(t *lockable.Table) { t.Where = where }))
+			if p.sqlite() { // comments do not nest, and end at \n; $1 is a parameter without a value
+				continue
+			}
+			if !errors.Is(err, ledger.ErrInvalid) || !strings.Contains(err.Error(), message) {
+				t.Errorf("%q: %v", where, err)
+			}
+		}
 		if n := one[int64](p, `SELECT count(*) FROM article WHERE locked_by IS NULL`); n != 1 {
 			t.Error("a check has claimed")
 		}

@@ -20,7 +20,7 @@ type class int
 
 const (
 	other       class = iota // any type that this package cannot use
-	any_                     // SQLite: declared without a type
+	untyped                  // SQLite: declared without a type
 	text                     // also timestamps of SQLite
 	number                   // integers
 	timestamptz              // Postgres: timestamp with time zone
@@ -182,7 +182,7 @@ func (p *plan) checkClaim() error {
 		if err != nil {
 			return err
 		}
-		if !slices.Contains([]class{any_, text, uuidType}, token.class) || token.length > 0 && token.length < tokenLength {
+		if !slices.Contains([]class{untyped, text, uuidType}, token.class) || token.length > 0 && token.length < tokenLength {
 			return invalid("lock_id", "column %s is %s; it must be a uuid, or text of at least %d characters", token.name,
 				token.declared, tokenLength)
 		}

@@ -75,7 +75,7 @@ func newFragment(field, sql string, postgres bool) (fragment, error) {
 	f := fragment{field: field}
 	start, depth := 0, 0
 	for i := 0; i < len(sql); {
-		if n := skipped(sql[i:], i > 0 && wordByte(sql[i-1]), postgres); n != 0 {
+		if n := quotedLen(sql[i:], i > 0 && wordByte(sql[i-1]), postgres); n != 0 {
 			if n < 0 {
 				return f, invalid(field, "%s: a quote or comment is not closed", sql)
 			}
@@ -89,6 +89,10 @@ func newFragment(field, sql string, postgres bool) (fragment, error) {
 			}
 			f.parts = append(f.parts, sql[start:i])
 			start = i + 1
+		case '$':
+			if postgres && i+1 < len(sql) && sql[i+1] >= '0' && sql[i+1] <= '9' && (i == 0 || !wordByte(sql[i-1])) {
+				return f, invalid(field, "%s: placeholders are ? without a number", sql)
+			}
 		case '(':
 			depth++
 		case ')':
@@ -108,9 +112,9 @@ func newFragment(field, sql string, postgres bool) (fragment, error) {
 	return f, nil
 }
 
-// skipped is the length of the string, quoted name or comment with which s begins: 0 if s begins with none of these, -1
-// if it does not end. inWord means that s continues a word.
-func skipped(s string, inWord, postgres bool) int {
+// quotedLen returns the length of the string, quoted name or comment at the beginning of s: 0 if there is none, -1 if
+// it is not closed. inWord means that the byte before s belongs to a word.
+func quotedLen(s string, inWord, postgres bool) int {
 	until := func(from int, end string) int {
 		if i := strings.Index(s[from:], end); i >= 0 {
 			return from + i + len(end)
@@ -123,10 +127,16 @@ func skipped(s string, inWord, postgres bool) int {
 	case c == '[' && !postgres:
 		return until(1, "]")
 	case strings.HasPrefix(s, "--"):
-		if n := until(2, "\n"); n > 0 {
-			return n
+		ends := "\n"
+		if postgres {
+			ends = "\r\n" // either of them
+		}
+		if i := strings.IndexAny(s, ends); i >= 0 {
+			return i + 1
 		}
 		return len(s)
+	case strings.HasPrefix(s, "/*") && postgres:
+		return nestedLen(s)
 	case strings.HasPrefix(s, "/*"):
 		return until(2, "*/")
 	case (c == 'E' || c == 'e') && postgres && !inWord && strings.HasPrefix(s[1:], "'"):
@@ -148,6 +158,24 @@ func skipped(s string, inWord, postgres bool) int {
 		}
 	}
 	return 0
+}
+
+// nestedLen returns the length of the comment at the beginning of s, -1 if it is not closed. Postgres nests comments.
+func nestedLen(s string) int {
+	depth := 0
+	for i := 0; i+1 < len(s); i++ {
+		switch s[i : i+2] {
+		case "/*":
+			depth++
+			i++
+		case "*/":
+			i++
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		}
+	}
+	return -1
 }
 
 func wordByte(c byte) bool {

@@ -9,12 +9,12 @@ import (
 )
 
 // LoadLock implements ledger.Tx.
-func (t *tx) LoadLock(name string) (l ledger.Lock, held bool, now time.Time, err error) {
-	l, held, now, err = t.sharedTx.LoadLock(name)
-	if held {
+func (t *tx) LoadLock(name string) (l ledger.Lock, found bool, now time.Time, err error) {
+	l, found, now, err = t.sharedTx.LoadLock(name)
+	if found {
 		t.locked = append(t.locked, name)
 	}
-	return l, held, now, err
+	return l, found, now, err
 }
 
 // errNewLock means that another process has inserted the lock's row since LoadLock found none.

@@ -46,7 +46,7 @@ func retryFirst(t *testing.T, h *harness) {
 	h.end(ls[1], ledger.Done(nil))
 	h.add(ledger.NewItem{Kind: "k", Key: "urgent", Priority: -1})
 	var told []int64
-	tell := ledger.Telling(func(ids []int64) { told = append(told, ids...) })
+	tell := ledger.OnChanged(func(ids []int64) { told = append(told, ids...) })
 	_, err := h.l.Retry(h.ctx, "ann", ledger.IDs(a[0].ID), ledger.WithPriority(bounds.MinPriority-1))
 	h.is(err, ledger.ErrInvalid)
 	_, err = h.l.Retry(h.ctx, "ann", ledger.Filter{Kinds: []string{"k"}}, ledger.WithPriority(bounds.MinPriority), tell)
@@ -75,7 +75,7 @@ func place(t *testing.T, h *harness) {
 	h.is(err, ledger.ErrInvalid)
 	var told []int64
 	n, err := h.l.Place(h.ctx, "ann", ledger.IDs(a[0].ID, a[1].ID, a[2].ID, a[3].ID, later), bounds.MinPriority,
-		ledger.Telling(func(ids []int64) { told = append(told, ids...) }))
+		ledger.OnChanged(func(ids []int64) { told = append(told, ids...) }))
 	h.ok(err)
 	equal(t, "placed", n, 2)
 	equal(t, "told", fmt.Sprint(told), fmt.Sprint([]int64{a[3].ID, later}))

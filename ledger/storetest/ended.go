@@ -89,6 +89,8 @@ func ended(t *testing.T, h *harness) {
 	}
 	_, err = h.l.Ended(h.ctx, ledger.EndedQuery{})
 	h.is(err, ledger.ErrInvalid)
+	_, _, err = h.l.Rounds(h.ctx, ledger.EndedQuery{}, start, 0)
+	h.is(err, ledger.ErrInvalid)
 	endedGroups(t, h, want)
 }
 

@@ -42,7 +42,8 @@ func subscribeHints(t *testing.T, h *harness) {
 			t.Errorf("nothing is heard when items become ready by %s", what)
 		}
 	}
-	op := func(act func(context.Context, string, ledger.Filter, ...ledger.Acting) (int64, error), f ledger.Filter) func() {
+	op := func(act func(context.Context, string, ledger.Filter, ...ledger.ActOption) (int64, error),
+		f ledger.Filter) func() {
 		return func() {
 			n, err := act(h.ctx, "op", f)
 			h.ok(err)

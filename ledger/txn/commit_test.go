@@ -1,10 +1,12 @@
 package txn_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ledgerd/ledgerd/internal/pgtest"
@@ -159,4 +161,27 @@ func TestReadFirstWriteLater(t *testing.T) {
 	if err := errors.Join(err, <-other); err != nil || notes(t, p) != "later waits" {
 		t.Errorf("%v, %q", err, notes(t, p))
 	}
+}
+
+// refusing is a DB that gives up on every transaction.
+type refusing struct{ txn.DB[ledger.Conn] }
+
+var errRefused = errors.New("refused")
+
+func (refusing) Pool() any { return nil }
+func (refusing) Begin(ctx context.Context, _ txn.Isolation) (ledger.Conn, error) {
+	return nil, cmp.Or(ctx.Err(), errRefused)
+}
+func (refusing) Transient(err error) bool { return errors.Is(err, errRefused) }
+
+// If MaxTime ends during the pause after a try, the error has the cause of that try, and no other try is counted.
+func TestMaxTimeInPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tries := 0
+		r := txn.New(refusing{}, txn.Config{MaxTime: 1, OnTry: func(txn.Try) { tries++ }})
+		err := r.Run(t.Context(), func(context.Context, ledger.Conn) error { return nil })
+		if !errors.Is(err, errRefused) || !errors.Is(err, context.DeadlineExceeded) || tries != 1 {
+			t.Errorf("%v, after %d tries", err, tries)
+		}
+	})
 }

@@ -17,8 +17,8 @@ import (
 // transaction, however deep, the outermost Run rolls back and calls its fn again after a jittered pause. The comment
 // of the package has the rules for fn.
 //
-// Errors: what fn returned; ErrRolledBack with the first cause, if fn returned nil though a joined
-// call had failed; *TriesError; ErrUncertain; the error of ctx.
+// Errors: what fn returned; ErrRolledBack with the first cause, if fn returned nil, or an error that hides the cause,
+// though a joined call had failed; *TriesError; ErrUncertain; the error of ctx.
 func (r *Runner[T]) Run(ctx context.Context, fn func(ctx context.Context, tx T) error) error {
 	if t := find(ctx, r.db.Pool()); t != nil {
 		return r.join(ctx, t, fn)
@@ -47,7 +47,13 @@ func (r *Runner[T]) Run(ctx context.Context, fn func(ctx context.Context, tx T) 
 			return &TriesError{n, err}
 		}
 		// Full jitter, up to 128 ms: transactions that met must not meet again.
-		_ = wait.For(limited, rand.N(time.Millisecond<<min(n, 7)))
+		if wait.For(limited, rand.N(time.Millisecond<<min(n, 7))) == nil {
+			continue
+		}
+		if ctx.Err() != nil {
+			return ended(ctx, err)
+		}
+		return &TriesError{n, fmt.Errorf("its %v are over: %w", r.config.MaxTime, ended(limited, err))}
 	}
 }
 
@@ -98,6 +104,8 @@ func (r *Runner[T]) try(ctx context.Context, fn func(ctx context.Context, tx T) 
 	switch {
 	case ctx.Err() != nil:
 		return ended(ctx, err)
+	// fn has hidden the failure of a joined call: it returned nil, or an error from which Run cannot see that the
+	// transaction may be repeated.
 	case cause != nil && (err == nil || r.transient(cause) && !r.transient(err)):
 		err = fmt.Errorf("%w: %w", ErrRolledBack, cause)
 	}

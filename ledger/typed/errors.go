@@ -28,9 +28,6 @@ func (e *ending) Unwrap() error { return e.err }
 // Permanent means that trying again cannot help. Of nil it is nil.
 func Permanent(err error) error { return wrap(err, ledger.Permanent) }
 
-// bounded returns a delay within the bounds of the ledger. Handlers compute delays from times that may have passed.
-func bounded(d time.Duration) time.Duration { return min(max(d, 0), bounds.MaxDelay) }
-
 // RetryAfter is a failure that is tried again after d, at most bounds.MaxDelay, in place of the kind's backoff; 0 means
 // the backoff. Of nil it is nil.
 func RetryAfter(d time.Duration, err error) error {
@@ -48,12 +45,16 @@ func Snooze(d time.Duration, why string) error {
 // Skip completes the item: there was nothing to do.
 func Skip(reason string) error { return &ending{ledger.Skip(reason), errors.New(reason)} }
 
-func wrap(err error, of func(error) ledger.Result) error {
+// wrap returns err with the result that it means; nil for nil.
+func wrap(err error, result func(error) ledger.Result) error {
 	if err == nil {
 		return nil
 	}
-	return &ending{of(err), err}
+	return &ending{result(err), err}
 }
+
+// bounded returns a delay within the bounds of the ledger. Handlers compute delays from times that may have passed.
+func bounded(d time.Duration) time.Duration { return min(max(d, 0), bounds.MaxDelay) }
 
 // coded is an error with a class.
 type coded struct {

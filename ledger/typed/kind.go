@@ -60,8 +60,8 @@ const (
 	Keep
 	// Replace gives the item the new payload and has it worked again, as a changed fingerprint does: in a new round
 	// if the one before was tried or has ended; after the attempt that runs; with ForEver, too. An item in doubt stays as
-	// it is. Of an item that was added without Replace the payload is not replaced: that is refused, and the old payload
-	// counts as another one from then on.
+	// it is. Of an item that was added without Replace the payload is not replaced: another payload is refused, and
+	// adding the old payload again then has the item worked again.
 	Replace
 )
 
@@ -110,6 +110,8 @@ func (k Kind[T]) Item(now time.Time, v T, with ...func(*ledger.NewItem)) (ledger
 	period, err := recurrence.Parse(k.Once.every, k.Once.zone)
 	if bad := (*recurrence.Error)(nil); errors.As(err, &bad) {
 		return n, &ledger.InvalidError{Field: bad.Field, Reason: bad.Reason}
+	} else if err != nil {
+		return n, err
 	}
 	if n.Due.After(now) {
 		now = n.Due
@@ -136,7 +138,7 @@ func (k Kind[T]) AddTx(ctx context.Context, l *ledger.Ledger, tx ledger.Conn, v 
 
 // AddMany adds the items of values, in transactions of bounds.MaxBatch, and returns one answer for each in the same
 // order. If a payload differs and is refused, the other items are added all the same. After an error AddMany may be
-// repeated.
+// repeated, but not with [Fresh]: then the items of transactions that were committed are added twice.
 func (k Kind[T]) AddMany(ctx context.Context, l *ledger.Ledger, vs []T,
 	with ...func(*ledger.NewItem)) ([]ledger.Added, error) {
 	return k.add(ctx, l, nil, vs, with)

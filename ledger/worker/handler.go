@@ -111,8 +111,8 @@ func JSON[T any](fn func(ctx context.Context, lease *ledger.Lease, payload T) le
 // committed. If it was rolled back, the handler returns the reason as a failure.
 func Recorded() ledger.Result { return ledger.Result{Outcome: OutcomeRecorded} }
 
-// OutcomeRecorded is the outcome in an Event and a Report if the handler recorded the end of the attempt itself, but
-// not with FinishTx, so that the outcome is unknown. The ledger never stores it.
+// OutcomeRecorded is the outcome of Recorded. An Event and a Report have the real outcome in its place if the handler
+// called FinishTx, and OutcomeRecorded if it ended the lease in another way. The ledger never stores it.
 const OutcomeRecorded ledger.Outcome = "recorded"
 
 // judge corrects a failure that was caused by the end of the handler's context. cause is the context's cause, nil if it

@@ -107,8 +107,9 @@ func (l *lane) watch(now time.Time, all bool) (renew, ask []*task) {
 	return renew, ask
 }
 
-// watchRunning ends the context of a task whose lease cannot be trusted, and gives up a task after overtime. It reports
-// whether the context ended before overtime. The caller holds mu.
+// watchRunning ends the context of a task whose lease cannot be trusted, and gives up a task that still runs overtime
+// after its deadline. It reports whether the handler is stuck: its context ended at least overtime ago. The caller
+// holds mu.
 func (l *lane) watchRunning(t *task, now time.Time) (stuck bool) {
 	if !t.lost && !now.Before(t.trustedUntil) {
 		t.lost = true
@@ -148,13 +149,14 @@ func (w *Worker) askLoop(life context.Context, calls <-chan call) {
 		ctx, cancel := context.WithTimeout(life, w.config.Lease/3)
 		called := time.Now()
 		var errs []error
+		name := "renew"
 		if c.renew {
 			errs = w.config.Ledger.Renew(ctx, w.config.Lease, leases...)
 		} else {
-			errs = w.config.Ledger.Held(ctx, leases...)
+			name, errs = "held", w.config.Ledger.Held(ctx, leases...)
 		}
 		cancel()
-		w.failed("renew", unavailable(errs))
+		w.failed(name, unavailable(errs))
 		for i, t := range c.tasks {
 			t.answered(errs[i], called, c.renew)
 		}

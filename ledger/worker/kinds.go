@@ -22,6 +22,9 @@ func (w *Worker) Take(ctx context.Context, kind string, h Handler, c KindConfig,
 	}
 	w.beats.Lock()
 	defer w.beats.Unlock()
+	if err := w.canTake(kind); err != nil { // before admit changes the definition of the kind
+		return err
+	}
 	defer w.announce() // admit may have sent a heartbeat, too
 	if admit != nil {
 		if err := admit(w.agent()); err != nil {
@@ -36,15 +39,25 @@ func (w *Worker) Take(ctx context.Context, kind string, h Handler, c KindConfig,
 	l.govern(policies[kind])
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	switch {
-	case w.closed:
+	if w.closed { // meanwhile
 		return ErrEnded
-	case slices.ContainsFunc(w.kinds, func(o *lane) bool { return o.kind == kind }):
-		return bad("handlers", "kind %q has one already", kind)
 	}
 	w.kinds = append(slices.Clip(w.kinds), l)
 	if w.loops != nil {
 		w.loops.work(w.life, l)
+	}
+	return nil
+}
+
+// canTake returns an error if the worker has ended, or works the kind already. The caller holds beats.
+func (w *Worker) canTake(kind string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.closed:
+		return ErrEnded
+	case slices.ContainsFunc(w.kinds, func(l *lane) bool { return l.kind == kind }):
+		return bad("handlers", "kind %q has one already", kind)
 	}
 	return nil
 }
@@ -71,6 +84,9 @@ func (w *Worker) Drop(kind string) {
 	}
 	l := w.kinds[i]
 	began := l.ctx != nil
+	if !began { // removed under the same lock, so that Run cannot start it
+		w.kinds = slices.Delete(slices.Clone(w.kinds), i, i+1)
+	}
 	w.mu.Unlock()
 	if began {
 		l.stopClaimer()
@@ -79,6 +95,7 @@ func (w *Worker) Drop(kind string) {
 		for l.holds() > 0 && w.life.Err() == nil {
 			wait(w.life, l.changed, 0)
 		}
+		signal(l.changed) // to another Drop of the kind that waits
 		l.cancel()
 	}
 	w.beats.Lock()

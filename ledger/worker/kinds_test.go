@@ -50,6 +50,21 @@ func TestTakeAndDrop(t *testing.T) {
 		if took := time.Since(began); took != 3*time.Second {
 			t.Errorf("the grace took %s", took)
 		}
+		must.OK(t, w.Take(t.Context(), "b", Func(toEnd), KindConfig{}, nil))
+		elapse(time.Second)
+		r.store.away() // so that both calls wait until the end is recorded
+		time.AfterFunc(5*time.Second, r.store.back)
+		returned := make(chan struct{}, 2)
+		for range 2 {
+			go func() {
+				w.Drop("b")
+				returned <- struct{}{}
+			}()
+		}
+		elapse(30 * time.Second)
+		if n := len(returned); n != 2 {
+			t.Errorf("%d of two calls at the same time have returned", n)
+		}
 		if last := r.item(ids[1]); last.State != ledger.StateReady || last.Failures != 0 {
 			t.Errorf("what did not end is %s with %d failures", last.State, last.Failures)
 		}
@@ -74,7 +89,11 @@ func TestTakeRefused(t *testing.T) {
 		w := r.worker(Func(done))
 		stop := r.run(w)
 		elapse(time.Second)
-		if err := w.Take(t.Context(), "k", Func(done), KindConfig{}, nil); !errors.Is(err, ledger.ErrInvalid) {
+		never := func(ledger.Agent) error { // it would change the definition of a kind that is worked
+			t.Error("admit was called")
+			return nil
+		}
+		if err := w.Take(t.Context(), "k", Func(done), KindConfig{}, never); !errors.Is(err, ledger.ErrInvalid) {
 			t.Errorf("twice: %v", err)
 		}
 		refused := errors.New("others work with other settings")
@@ -85,7 +104,7 @@ func TestTakeRefused(t *testing.T) {
 		}
 		same(t, "heartbeat", map[string]string{"k": ""}, r.works())
 		stop()
-		if err := w.Take(t.Context(), "b", Func(done), KindConfig{}, nil); !errors.Is(err, ErrEnded) {
+		if err := w.Take(t.Context(), "b", Func(done), KindConfig{}, never); !errors.Is(err, ErrEnded) {
 			t.Errorf("after the end: %v", err)
 		}
 		w.Drop("k")

@@ -30,9 +30,9 @@ func wait(ctx context.Context, c <-chan struct{}, most time.Duration) bool {
 	return false
 }
 
-// sleep waits for d and reports whether ctx has not ended.
+// sleep waits for d, or until ctx ends. It reports whether ctx has not ended.
 func sleep(ctx context.Context, d time.Duration) bool {
-	wait(ctx, nil, d)
+	wait(ctx, nil, max(d, 1)) // 0 would be no limit
 	return ctx.Err() == nil
 }
 
@@ -49,8 +49,9 @@ const (
 	lastBackoff  = backoff(5 * time.Second)
 )
 
+// next returns the pause before the next try. Each is twice as long as the one before.
 func (b *backoff) next() time.Duration {
-	*b = min(max(2**b, firstBackoff), lastBackoff)
+	*b = min(max(*b+*b, firstBackoff), lastBackoff)
 	return jitter(time.Duration(*b))
 }
 

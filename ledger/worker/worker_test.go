@@ -218,13 +218,14 @@ func TestGiveUp(t *testing.T) {
 	}
 }
 
-// A worker does not give up while ends are recorded, though its renewals fail for longer.
+// A worker does not give up while ends are recorded, though its renewals fail for longer. That outage is one, though
+// reads succeed meanwhile.
 func TestNotGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.addMany(50)
 		r.store.failing(func(call string) error {
-			if call == "renew" || call == "holders" {
+			if call == "renew" {
 				return ledger.ErrUnavailable
 			}
 			return nil
@@ -238,6 +239,9 @@ func TestNotGivenUp(t *testing.T) {
 		}), func(c *Config) { c.GiveUp, c.Lease, c.Concurrency = 10*time.Second, time.Minute, 2 })
 		if rep, err := w.Drain(t.Context(), 0); err != nil || rep.Outcomes[ledger.OutcomeDone] != 50 {
 			t.Errorf("%+v, %v", rep, err)
+		}
+		if n := r.log.count("available again"); n > 0 {
+			t.Errorf("the outage ended %d times while renewals failed", n)
 		}
 	})
 }

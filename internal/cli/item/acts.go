@@ -24,7 +24,7 @@ type bulk struct {
 	// changes has the states in which items are changed. Items in other states stay as they are.
 	changes map[ledger.State]eligible
 	// change changes the items that match and can be changed. It passes their ids to tell.
-	change    func(ctx context.Context, l ledgers.Any, f ledger.Filter, tell ledger.Acting) error
+	change    func(ctx context.Context, l ledgers.Any, f ledger.Filter, tell ledger.ActOption) error
 	repeat    bool           // it is run again until it changes nothing more
 	mayStay   []ledger.State // it is no error if a named item in these states is not changed
 	hint      string         // of the error for items in other states
@@ -222,7 +222,7 @@ func (x bulk) run(ctx context.Context, l ledgers.Any, f ledger.Filter) (ids []in
 		return nil, nil
 	}
 	f.States = states
-	tell := ledger.Telling(func(page []int64) { ids = append(ids, page...) })
+	tell := ledger.OnChanged(func(page []int64) { ids = append(ids, page...) })
 	for pass := 0; ; pass++ {
 		if pass == maxPasses {
 			err = failure.New(failure.ExitError, "unfinished",

@@ -32,7 +32,7 @@ func TestActOnMovingItems(t *testing.T) {
 			passes := 0
 			x := bulk{name: "cancel", repeat: true, changes: map[ledger.State]eligible{ledger.StateWaiting: {},
 				ledger.StateReady: {}, ledger.StateLeased: {}}}
-			x.change = func(ctx context.Context, l ledgers.Any, f ledger.Filter, tell ledger.Acting) error {
+			x.change = func(ctx context.Context, l ledgers.Any, f ledger.Filter, tell ledger.ActOption) error {
 				if passes++; passes == 1 { // one that is leased now is ready before the act gets to it
 					if err := l.Finish(ctx, ledger.Ending{Lease: leases[0], Result: ledger.Release()})[0]; err != nil {
 						return err

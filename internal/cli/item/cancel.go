@@ -36,7 +36,7 @@ func cancelAct(a *app.App, reason string) bulk {
 		asked: reasonFlag("reason", reason), hint: "what is done stays done",
 		changes: map[ledger.State]eligible{ledger.StateWaiting: {}, ledger.StateReady: {}, ledger.StateLeased: {},
 			ledger.StateDead: {}, ledger.StateDoubt: {}},
-		change: func(ctx context.Context, l ledgers.Any, f ledger.Filter, tell ledger.Acting) error {
+		change: func(ctx context.Context, l ledgers.Any, f ledger.Filter, tell ledger.ActOption) error {
 			_, err := l.Cancel(ctx, app.Actor(), f, tell, ledger.WithReason(reason))
 			return err
 		}}

@@ -167,7 +167,7 @@ func decideAll(ctx context.Context, a *app.App, e ending) error {
 	}
 	x := bulk{name: "finish", asked: e.journalText(), mayStay: ledger.States, final: true,
 		changes: map[ledger.State]eligible{ledger.StateDead: {}, ledger.StateDoubt: {}},
-		change: func(ctx context.Context, l ledgers.Any, f ledger.Filter, tell ledger.Acting) error {
+		change: func(ctx context.Context, l ledgers.Any, f ledger.Filter, tell ledger.ActOption) error {
 			_, err := l.DecideAll(ctx, cmp.Or(e.agent, app.Actor()), f, res, tell)
 			return app.FieldError(err, "bad_flag", resultNames)
 		}}

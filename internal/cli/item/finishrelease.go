@@ -14,7 +14,7 @@ import (
 var forceRelease = bulk{name: "finish", hint: "only what somebody holds can be taken",
 	mayStay: []ledger.State{ledger.StateReady, ledger.StateWaiting},
 	changes: map[ledger.State]eligible{ledger.StateLeased: {}},
-	change: func(ctx context.Context, l ledgers.Any, f ledger.Filter, tell ledger.Acting) error {
+	change: func(ctx context.Context, l ledgers.Any, f ledger.Filter, tell ledger.ActOption) error {
 		_, err := l.ForceRelease(ctx, app.Actor(), f, tell)
 		return err
 	}}

@@ -84,7 +84,7 @@ func forget(ctx context.Context, a *app.App, f app.FilterFlags, dryRun bool) err
 	return apply(ctx, a, bulk{name: "prune", hint: "only what has ended is removed", final: true, onlyEnded: true,
 		mayStay: ledger.States,
 		changes: map[ledger.State]eligible{ledger.StateDone: {}, ledger.StateCancelled: {}},
-		change: func(ctx context.Context, l ledgers.Any, f ledger.Filter, tell ledger.Acting) error {
+		change: func(ctx context.Context, l ledgers.Any, f ledger.Filter, tell ledger.ActOption) error {
 			_, _, err := l.Forget(ctx, app.Actor(), f, tell)
 			return err
 		}}, f, nil, dryRun)

@@ -124,10 +124,10 @@ func retryAct(a *app.App, r *retrying, f *app.FilterFlags, named bool) (bulk, er
 }
 
 // apply makes failed items ready, with again also items that have ended. If r.places, open items get the priority, too.
-func (r *retrying) apply(ctx context.Context, l ledgers.Any, f ledger.Filter, tell ledger.Acting) error {
-	how := []ledger.Acting{tell}
+func (r *retrying) apply(ctx context.Context, l ledgers.Any, f ledger.Filter, tell ledger.ActOption) error {
+	how := []ledger.ActOption{tell}
 	if r.places {
-		place := []ledger.Acting{tell}
+		place := []ledger.ActOption{tell}
 		if !r.keeps {
 			place, how = append(place, ledger.ThisRound()), append(how, ledger.ThisRound())
 		}
@@ -307,7 +307,7 @@ func putOffAct(r *retrying, f *app.FilterFlags) (bulk, error) {
 	if !wakes {
 		x.changes[ledger.StateReady] = eligible{}
 	}
-	x.change = func(ctx context.Context, l ledgers.Any, f ledger.Filter, tell ledger.Acting) error {
+	x.change = func(ctx context.Context, l ledgers.Any, f ledger.Filter, tell ledger.ActOption) error {
 		_, err := l.PutOff(ctx, app.Actor(), f, until, tell)
 		return err
 	}

@@ -28,13 +28,13 @@ func (s Store) Locks(ctx context.Context, name string) (all []ledger.Lock, now t
 }
 
 // LoadLock implements ledger.Tx. The first statement may wait for the row, so a later one reads the clock.
-func (t Tx) LoadLock(name string) (l ledger.Lock, held bool, now time.Time, err error) {
+func (t Tx) LoadLock(name string) (l ledger.Lock, found bool, now time.Time, err error) {
 	err = t.in.Later(`SELECT `+lockColumns+` FROM {{S}}.ledger_locks WHERE name = $1 FOR UPDATE`, []any{name},
-		lockDest(&l), func() error { held = true; return nil })
+		lockDest(&l), func() error { found = true; return nil })
 	if err == nil {
 		_, err = row(t.in, `SELECT {{NOW}}`, nil, &now)
 	}
-	return l, held, now, err
+	return l, found, now, err
 }
 
 // PutLock implements ledger.Tx.
