@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"slices"
@@ -55,8 +56,10 @@ func (e *Error) LogValue() slog.Value {
 
 // Hint returns the advice of a ledger's error; "" if there is none.
 func Hint(err error) string {
-	if e, ok := errors.AsType[*Error](err); ok && e.Hint != "" {
-		return e.Hint
+	if e, ok := errors.AsType[*Error](err); ok {
+		if hint := cmp.Or(e.Hint, Hint(e.Err)); hint != "" {
+			return hint
+		}
 	}
 	if e, ok := errors.AsType[*InvalidError](err); ok {
 		return e.Hint

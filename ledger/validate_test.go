@@ -32,7 +32,8 @@ func TestReasonIsCut(t *testing.T) {
 
 // The hint of a cause is found if the error around it has none.
 func TestHintOfTheCause(t *testing.T) {
-	for _, err := range []error{errNilTx, &Error{Message: "m", Err: errNilTx}, &Error{Hint: errNilTx.Hint}} {
+	for _, err := range []error{errNilTx, &Error{Message: "m", Err: errNilTx}, &Error{Hint: errNilTx.Hint},
+		&Error{Message: "m", Err: &Error{Hint: errNilTx.Hint}}} {
 		if got := Hint(fmt.Errorf("adding: %w", err)); got != errNilTx.Hint {
 			t.Errorf("%#v: hint %q", err, got)
 		}

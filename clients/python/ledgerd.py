@@ -956,7 +956,7 @@ class Client:
         actor: only acts of this actor
         action: only this action
         since: only since then: a duration such as 2h, or a time in RFC 3339
-        limit: at most this many entries
+        limit: at most this many entries; the last part may have more
         cursor: next of the part before
         """
         answer: JournalList = self._call("GET", "/journal", {"item": item, "actor": actor, "action": action, "since": since, "limit": limit, "cursor": cursor})
@@ -969,7 +969,7 @@ class Client:
         actor: only acts of this actor
         action: only this action
         since: only since then: a duration such as 2h, or a time in RFC 3339
-        limit: at most this many entries
+        limit: at most this many entries; the last part may have more
         """
         return self._parts("/journal", {"item": item, "actor": actor, "action": action, "since": since, "limit": limit})
 

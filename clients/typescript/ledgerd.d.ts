@@ -832,7 +832,7 @@ export declare class Client {
    * @param options.actor only acts of this actor
    * @param options.action only this action
    * @param options.since only since then: a duration such as 2h, or a time in RFC 3339
-   * @param options.limit at most this many entries
+   * @param options.limit at most this many entries; the last part may have more
    * @param options.cursor next of the part before
    */
   listJournal(options?: Call & { item?: number; actor?: string; action?: string; since?: string; limit?: number; cursor?: string }): Promise<JournalList>;
@@ -842,7 +842,7 @@ export declare class Client {
    * @param options.actor only acts of this actor
    * @param options.action only this action
    * @param options.since only since then: a duration such as 2h, or a time in RFC 3339
-   * @param options.limit at most this many entries
+   * @param options.limit at most this many entries; the last part may have more
    */
   iterJournal(options?: Call & { item?: number; actor?: string; action?: string; since?: string; limit?: number }): AsyncGenerator<Journal, void, void>;
 

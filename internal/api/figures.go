@@ -187,7 +187,7 @@ type journalIn struct {
 	Actor  string `query:"actor" doc:"only acts of this actor"`
 	Action string `query:"action" doc:"only this action"`
 	Since  string `query:"since" doc:"only since then: a duration such as 2h, or a time in RFC 3339"`
-	Limit  int64  `query:"limit" default:"100" range:"1 … 1000" doc:"at most this many entries"`
+	Limit  int64  `query:"limit" default:"100" range:"1 … 1000" doc:"at most this many entries; the last part may have more"`
 	Cursor string `query:"cursor" doc:"next of the part before"`
 }
 

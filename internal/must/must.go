@@ -29,14 +29,14 @@ func Do(t test) func(value any, err error) {
 const patience = 5 * time.Minute
 
 // Eventually waits until a condition holds that depends on another process, and fails the test after 5 minutes. Between
-// two checks it sleeps ten times as long as a check takes, from 10 ms to 1 s: tests that wait leave the processors to
+// two checks it sleeps ten times as long as a check takes, from 10 to 100 ms: tests that wait leave the processors to
 // those that work.
 func Eventually(t test, what string, holds func() bool) {
 	t.Helper()
 	late := time.After(patience)
 	for began := time.Now(); !holds(); began = time.Now() {
 		select {
-		case <-time.After(min(max(10*time.Millisecond, 10*time.Since(began)), time.Second)):
+		case <-time.After(min(max(10*time.Millisecond, 10*time.Since(began)), 100*time.Millisecond)):
 		case <-late:
 			t.Fatal(what, ": not within ", patience)
 		}

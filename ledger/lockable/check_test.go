@@ -185,7 +185,7 @@ func TestChecks(t *testing.T) {
 		for where, message := range map[string]string{
 			"1 = 1 /* /* */ ( */ )": "parentheses", "1 = 1 -- \r)": "parentheses", "id = $1": "without a number"} {
 			err := rejected[article](p, change("article", func(t *lockable.Table) { t.Where = where }))
-			if p.sqlite() { // comments do not nest, and end at \n; $1 is a parameter without a value
+			if p.sqlite() && where != "id = $1" { // comments do not nest, and end at \n
 				continue
 			}
 			if !errors.Is(err, ledger.ErrInvalid) || !strings.Contains(err.Error(), message) {

@@ -90,7 +90,7 @@ func newFragment(field, sql string, postgres bool) (fragment, error) {
 			f.parts = append(f.parts, sql[start:i])
 			start = i + 1
 		case '$':
-			if postgres && i+1 < len(sql) && sql[i+1] >= '0' && sql[i+1] <= '9' && (i == 0 || !wordByte(sql[i-1])) {
+			if i+1 < len(sql) && sql[i+1] >= '0' && sql[i+1] <= '9' && (i == 0 || !wordByte(sql[i-1])) {
 				return f, invalid(field, "%s: placeholders are ? without a number", sql)
 			}
 		case '(':

@@ -61,7 +61,7 @@ type Config struct {
 type Try struct {
 	N      int           // 1, 2, 3 …
 	Err    error         // nil: committed
-	Repeat bool          // another try follows
+	Repeat bool          // another try follows, unless the time ends in the pause before it
 	Took   time.Duration // with the wait for its turn and for locks
 }
 

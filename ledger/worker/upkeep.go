@@ -48,7 +48,11 @@ func (w *Worker) promote(life context.Context, every time.Duration) (pause time.
 func (w *Worker) quietLoop(life context.Context) {
 	for pause := jitter(quietEvery); sleep(life, pause); {
 		w.expire(life)
-		pause = max(w.promote(life, quietEvery), expireEvery)
+		pause = w.promote(life, quietEvery)
+		for pause <= promoteLeast && sleep(life, pause) { // more are due
+			pause = w.promote(life, quietEvery)
+		}
+		pause = max(pause, expireEvery)
 	}
 }
 
