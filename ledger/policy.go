@@ -290,7 +290,11 @@ func (l *Ledger) Beat(ctx context.Context, a Agent, ttl time.Duration) error {
 	stalled := make(map[string]time.Time, len(a.Stalled))
 	for kind, until := range a.Stalled {
 		c.kind(kind)
-		stalled[kind] = until.UTC().Truncate(time.Microsecond)
+		if until = until.UTC().Truncate(time.Microsecond); until.Year() < 0 || until.Year() > 9999 {
+			c.fail("stalled", "%q: the time is not between the years 0 and 9999", kind)
+			continue
+		}
+		stalled[kind] = until
 	}
 	a.Stalled = stalled
 	for kind, p := range a.Plugins {

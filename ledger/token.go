@@ -40,7 +40,7 @@ func (l *Ledger) Lease(ctx context.Context, id, attempt int64) (*Lease, error) {
 
 // leaseOf returns the lease of the claim of an item with this number. The claim may have ended.
 func (l *Ledger) leaseOf(ctx context.Context, r *Record, it Item, attempt int64) (*Lease, error) {
-	ls := &Lease{Item: it}
+	ls := &Lease{Item: it, limited: true} // perhaps: a hint too many costs one claim
 	ls.Attempt = attempt
 	if w := r.Work; w != nil && w.State == StateLeased && w.Attempt == attempt {
 		ls.Agent, ls.LockID, ls.StartedAt, ls.ExpiresAt, ls.Alone, ls.epoch = w.Agent, w.LockID, w.LeasedAt, w.ExpiresAt,

@@ -190,6 +190,9 @@ func (c *checker) result(r *Result) {
 	// Only these outcomes can be without a report; a process that died never has one.
 	r.NoReport = r.Outcome == OutcomeCrashed || r.NoReport && r.Outcome == OutcomeFailed
 	c.bytes("output", r.Output, bounds.MaxOutput)
+	if slices.Contains([]string{codeRoundDone, codePutOff, codeRestored}, r.Code) { // they mean something to the rules
+		r.Code = "reported_" + r.Code
+	}
 	if r.Code != "" && !codeRE().MatchString(r.Code) {
 		c.fail("code", "%q: only a-z, 0-9 and _, at most %d", r.Code, bounds.MaxCode)
 	}

@@ -21,6 +21,9 @@ var defaultPorts = map[string]string{"http": "80", "https": "443", "ftp": "21", 
 // one key.
 var notInQuery = lazyregexp.New(`[^!-~]|["<>]`)
 
+// notInPath is notInQuery for paths and fragments. With one of these in them, package url would encode the whole anew.
+var notInPath = lazyregexp.New("[^!-~]|[\"#<>\\\\^`{|}]")
+
 // ParseURL parses an absolute URL and brings it into its normal form: scheme and host in lower case, no default port,
 // "/" for an empty path, and %XX for characters that a request cannot have. Everything else stays as written, the
 // fragment too. The error is an *ArgError and shows no password.
@@ -60,6 +63,8 @@ func ParseURL(text string) (Address, error) {
 		u.Host = host
 	}
 	u.Path = cmp.Or(u.Path, "/")
+	u.RawPath = notInPath().ReplaceAllStringFunc(u.RawPath, url.PathEscape)
+	u.RawFragment = notInPath().ReplaceAllStringFunc(u.RawFragment, url.PathEscape)
 	u.RawQuery = notInQuery().ReplaceAllStringFunc(u.RawQuery, url.PathEscape)
 	return Address{u}, nil
 }

@@ -14,6 +14,10 @@ func TestParseURL(t *testing.T) {
 		{"https://ann@h/%41?", "https://ann@h/%41?", "https://ann@h/%41?", "h"},
 		{"http://h/a b?q=a b&é", "http://h/a%20b?q=a%20b&%C3%A9", "http://h/a%20b?q=a%20b&%C3%A9", "h"},
 		{"http://h/a%20b?q=a%20b&%C3%A9", "http://h/a%20b?q=a%20b&%C3%A9", "http://h/a%20b?q=a%20b&%C3%A9", "h"},
+		{"http://h/é%2Fx", "http://h/%C3%A9%2Fx", "http://h/%C3%A9%2Fx", "h"},
+		{"http://h/Köln_(Stadt)", "http://h/K%C3%B6ln_(Stadt)", "http://h/K%C3%B6ln_(Stadt)", "h"},
+		{"http://h/a{b|c%3B", "http://h/a%7Bb%7Cc%3B", "http://h/a%7Bb%7Cc%3B", "h"},
+		{"http://h/#é%2Fx(1)", "http://h/#%C3%A9%2Fx(1)", "http://h/#%C3%A9%2Fx(1)", "h"},
 		{"http://example.com:/", "http://example.com/", "http://example.com/", "example.com"},
 	} {
 		u, err := ParseURL(test.in)

@@ -170,3 +170,23 @@ func TestPoolConfigPrefersThePrimary(t *testing.T) {
 		}
 	}
 }
+
+// The SQL of readings has endless forms, so it is not kept for ever.
+func TestRenderedIsBounded(t *testing.T) {
+	s := &Store{schema: "x"}
+	for n := range 3 * maxRendered {
+		s.render(fmt.Sprint("SELECT ", n))
+	}
+	s.render(strings.Repeat(" ", maxTemplate+1))
+	n, long := 0, false
+	s.rendered.Range(func(template, _ any) bool {
+		n, long = n+1, long || len(template.(string)) > maxTemplate
+		return true
+	})
+	if n == 0 || n > maxRendered || long {
+		t.Errorf("%d templates are kept, long ones: %v", n, long)
+	}
+	if sql := s.render("SELECT {{S}}.t"); sql != "SELECT x.t" {
+		t.Error(sql)
+	}
+}

@@ -59,7 +59,8 @@ type Store struct {
 	announcer   announcer
 	positions   positions
 	claims      coalescer
-	rendered    sync.Map        // templates → SQL
+	rendered    sync.Map        // templates → SQL, see render
+	kept        atomic.Int64    // entries of rendered, about
 	described   *sync.Map       // see pipe.described
 	prepared    map[string]bool // SQL of the hot path; nil prepares nothing
 	newness     newness

@@ -16,6 +16,9 @@ import (
 // clock. In a condition the clock is (SELECT {{NOW}}), evaluated once; bare, it is volatile
 // and no index would serve the condition.
 
+// The SQL of up to maxRendered templates of up to maxTemplate bytes is kept: filters have endless forms.
+const maxRendered, maxTemplate = 2000, 16 << 10
+
 // render makes SQL of a template.
 func (s *Store) render(template string) string {
 	if s.clock != nil {
@@ -26,6 +29,13 @@ func (s *Store) render(template string) string {
 		return sql.(string)
 	}
 	sql := strings.NewReplacer("{{S}}", s.schema, "{{NOW}}", "clock_timestamp()").Replace(expand(template))
+	if len(template) > maxTemplate {
+		return sql
+	}
+	if s.kept.Add(1) > maxRendered {
+		s.rendered.Clear()
+		s.kept.Store(1)
+	}
 	s.rendered.Store(template, sql)
 	return sql
 }

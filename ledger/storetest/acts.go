@@ -129,6 +129,8 @@ func actsAreChecked(t *testing.T, h *harness) {
 	h.end(h.claimOne("k"), ledger.Permanent(errTest))
 	h.is(h.l.Decide(h.ctx, id, "ann", ledger.Done(nil, ledger.NewItem{Kind: "k", Key: "y"})), ledger.ErrInvalid)
 	h.is(h.l.Beat(h.ctx, ledger.Agent{Name: "a", Host: "\x00"}, time.Minute), ledger.ErrInvalid)
+	far := time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("", -12*60*60)) // the year 10000 in UTC
+	h.is(h.l.Beat(h.ctx, ledger.Agent{Name: "a", Stalled: map[string]time.Time{"k": far}}, time.Minute), ledger.ErrInvalid)
 	h.is(h.l.SetKind(h.ctx, "test", ledger.Kind{Name: "k", Backoff: ledger.Backoff{Base: 500}}), ledger.ErrInvalid)
 	h.is(h.l.SetKind(h.ctx, "test",
 		ledger.Kind{Name: "k", Backoff: ledger.Backoff{Base: time.Minute, Cap: time.Second}}), ledger.ErrInvalid)

@@ -264,7 +264,7 @@ func (l *lane) start(tasks []*task) []*task {
 	var pause backoff
 	called := time.Now()
 	errs := w.config.Ledger.Start(w.life, w.config.Lease, leases...)
-	for w.failed("start", unavailable(errs)) && time.Now().Before(tasks[0].trustedUntil) && sleep(w.life, pause.next()) {
+	for w.failed("start", unavailable(errs)) && l.trusts(tasks[0]) && sleep(w.life, pause.next()) {
 		called = time.Now()
 		errs = w.config.Ledger.Start(w.life, w.config.Lease, leases...)
 	}
@@ -281,6 +281,13 @@ func (l *lane) start(tasks []*task) []*task {
 	l.mu.Unlock()
 	l.handBack(refused)
 	return begin
+}
+
+// trusts reports whether the lease of a task may still be trusted.
+func (l *lane) trusts(t *task) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !t.lost && time.Now().Before(t.trustedUntil)
 }
 
 // unavailable returns the error of a call that failed as a whole, nil if it succeeded.

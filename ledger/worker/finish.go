@@ -130,7 +130,7 @@ func (f *finisher) sort(life context.Context, batch []*task, endings []ledger.En
 	failed error) {
 	for i, t := range batch {
 		err := errs[i]
-		invalid := errors.Is(err, ledger.ErrInvalid)
+		_, invalid := errors.AsType[*ledger.InvalidError](err) // others of its kind are about the database: see fatal
 		switch {
 		case err == nil, errors.Is(err, ledger.ErrLeaseLost):
 			f.worker.record(t, endings[i], err)

@@ -246,6 +246,32 @@ func TestNotGivenUp(t *testing.T) {
 	})
 }
 
+// If the database cannot be used when work ends, the worker stops, and records what was done once the database is back.
+func TestDoneWhileDatabaseIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		id := r.add(ledger.NewItem{Key: "a"})[0]
+		calls := 0
+		w := r.worker(Func(func(context.Context, *ledger.Lease) ledger.Result {
+			r.store.failing(func(string) error {
+				if calls++; calls < 5 {
+					return fmt.Errorf("%w: there is no such database", ledger.ErrInvalid)
+				}
+				return nil
+			})
+			return ledger.Done([]byte("1"))
+		}))
+		if err := w.Run(t.Context()); !errors.Is(err, ledger.ErrInvalid) {
+			t.Errorf("Run: %v", err)
+		}
+		all, err := r.Attempts(t.Context(), id)
+		must.OK(t, err)
+		if last := all[len(all)-1]; last.Outcome != ledger.OutcomeDone || string(last.Output) != "1" {
+			t.Errorf("the attempt is %s, %s, with output %s", last.Outcome, last.Code, last.Output)
+		}
+	})
+}
+
 // A worker without handlers keeps the ledger in order for all kinds: due, expired and old items.
 func TestWithoutHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
