@@ -16,8 +16,8 @@ import (
 // lowers one lowers its number here. One that raises one raises its number, and its commit message gives the reason.
 // Names and single words are held by the tests beside this one.
 var ratchet = map[string]int{
-	"lines of Go, without tests":                    99803,
-	"lines of Go in tests":                          81524,
+	"lines of Go, without tests":                    99833,
+	"lines of Go in tests":                          81579,
 	"lines of the command line":                     14566,
 	"methods of ledger.Store":                       42,
 	"comments with a clause that begins with which": 1,
