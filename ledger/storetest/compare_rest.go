@@ -204,16 +204,18 @@ func (m *machine) gone(t *rapid.T) {
 	same(t, "expired", expired)
 }
 
-// restored runs rarely, so that the attempts of most histories have no gaps.
+// restored runs rarely, so that the attempts of most histories have no gaps. It runs without faults: a Postgres store
+// first asks for its home outside of the transaction, and a fault that strikes this question counts as landed.
 func (m *machine) restored(t *rapid.T) {
 	if rapid.IntRange(0, 7).Draw(t, "restores") > 0 {
 		return
 	}
-	same(t, "restored", both(m, t, "restored", func(_ int, l *ledger.Ledger) (ledger.Schema, error) {
+	got := bothUnder(m, t, sound, "restored", func(_ int, l *ledger.Ledger) (ledger.Schema, error) {
 		done, lost, err := l.Restored(m.tb.Context(), "op")
 		done.Have = int(lost)
 		return done, err
-	}))
+	})
+	same(t, "restored", got)
 }
 
 func (m *machine) promote(t *rapid.T) {

@@ -1,4 +1,4 @@
-"""A plugin that writes a line for each item, and waits in the first attempts of some, for tests that kill it."""
+"""A plugin that writes a line for each item, and waits with some until a file is there, for tests that kill it."""
 import os
 import time
 from dataclasses import dataclass
@@ -25,6 +25,6 @@ def work(item):
     fd = os.open(item.config.effects, os.O_WRONLY | os.O_APPEND | os.O_CREAT)  # a line is there as a whole or not at all
     os.write(fd, f"{os.getpid()} {item.key}\n".encode())
     os.close(fd)
-    if item.attempt == 1 and item.key in item.config.waits.split(","):
-        time.sleep(600)
+    while item.key in item.config.waits.split(",") and not os.path.exists(f"{item.config.effects} {item.key}"):
+        time.sleep(0.01)
     return len(item.payload.thing)
