@@ -99,6 +99,7 @@ func (b *Bench) daemons(ctx context.Context, p *Place, address string, l *ledger
 	defer cancel()
 	if err := until(starting, func() (bool, error) {
 		agents, err := l.Agents(starting)
+		agents = slices.DeleteFunc(agents, func(a ledger.Agent) bool { return len(a.Kinds) == 0 }) // `ledgerd api`
 		return len(agents) == daemons, err
 	}); err != nil {
 		return s, err
