@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -112,11 +113,15 @@ func (r *acts) add(x *act) (answer.BulkAct, error) {
 			kept = append(kept, old)
 		}
 	}
-	if r.all = kept; len(kept) >= maxActs {
-		return answer.BulkAct{}, failure.Usage("too_many", "wait until some have ended", "%d acts are under way", len(kept))
+	if len(kept) >= maxActs { // the oldest one that has ended is forgotten
+		ended := slices.IndexFunc(kept, (*act).over)
+		if ended < 0 {
+			return answer.BulkAct{}, failure.Usage("too_many", "wait until some have ended", "%d acts are under way", len(kept))
+		}
+		kept = slices.Delete(kept, ended, ended+1)
 	}
 	x.shown.State = "held"
-	r.all = append(r.all, x)
+	r.all = append(kept, x)
 	select {
 	case r.wake <- struct{}{}:
 	default:

@@ -123,6 +123,8 @@ func checkAct(r answer.ActRequest, hold float64) error {
 		return bad("due", "", "due is only for the act retry, without priority")
 	case time.Until(r.Due) > bounds.MaxDelay:
 		return bad("due", "", "due must be at most %s ahead", bounds.MaxDelay)
+	case r.Place != nil && r.Act != "retry" && r.Act != "reopen":
+		return bad("priority", "", "priority is only for the acts retry and reopen")
 	case r.Act != "decide" && r.Outcome+r.Code != "":
 		return bad("outcome", "", "outcome and code are only for the act decide")
 	}
@@ -146,7 +148,13 @@ func (c *Call) newAct(id uuid.UUID, r answer.ActRequest) (*act, error) {
 	if asked, _ := filter.Parse(r.Where, now); reflect.ValueOf(asked).IsZero() { // without the kinds of the token
 		return nil, bad("where", "kind:NAME is all of a kind", "the filter is empty; name the items to act on")
 	}
+	if _, err := changeItems(c.Context(), c.api.Ledger, c.actor(), ledger.IDs(), r); err != nil { // of no item: a check
+		return nil, err
+	}
 	states := actStates[r.Act]
+	if r.Act == "decide" && ledger.Outcome(r.Outcome) == ledger.OutcomeFailed { // a dead item has failed already
+		states = []ledger.State{ledger.StateDoubt}
+	}
 	if !r.Due.IsZero() {
 		states = []ledger.State{ledger.StateReady, ledger.StateWaiting, ledger.StateDead}
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -245,6 +246,10 @@ func TestActs(t *testing.T) {
 			return s.get(id)
 		}
 		s.dead("page", 5)
+		if a := s.put(uuid.NewString(), answer.ActRequest{Act: "decide", Where: "kind:page", Outcome: "failed", DryRun: true}); a.
+			Matched != 0 {
+			t.Errorf("dead items are to be decided as failed: %+v", a)
+		}
 		for _, c := range []struct {
 			r       answer.ActRequest
 			changed int64
@@ -273,12 +278,18 @@ func TestActs(t *testing.T) {
 			{`{"act":"retry","where":"id:1","outcome":"done"}`, "bad_request", "outcome"},
 			{`{"act":"retry","where":"id:1","hold_s":61}`, "bad_request", "hold_s"},
 			{`{"act":"retry","where":"id:1","limit":-1}`, "bad_request", "limit"},
+			{`{"act":"cancel","where":"id:1","priority":2}`, "bad_request", "priority"},
+			{`{"act":"retry","where":"id:1","priority":9}`, "invalid", "priority"},
+			{`{"act":"decide","where":"id:1","outcome":"done","code":"HTTP 404"}`, "invalid", "code"},
 			{`{"act":"retry","where":"payload.secret:1"}`, "scope", ""}} {
 			p := s.do("operate", http.MethodPut, "/acts/"+uuid.NewString(), c.body).fails(codes[c.code].status, c.code)
 			if p.Field != c.field {
 				t.Errorf("%s: %+v", c.body, p)
 			}
 		}
+		s.api.acts.all = slices.Repeat(s.api.acts.all[:1], maxActs)
+		s.put(uuid.NewString(), answer.ActRequest{Act: "cancel", Where: "id:1", Hold: &none}) // takes the place of an ended one
+		synctest.Wait()
 		s.do("operate", http.MethodPut, "/acts/x", `{"act":"retry","where":"id:1"}`).fails(http.StatusBadRequest, "bad_request")
 		s.do("operate", http.MethodGet, "/acts/"+uuid.NewString(), "").fails(http.StatusNotFound, "not_found")
 	})

@@ -45,8 +45,6 @@ type claimIn struct {
 
 // claim claims items. Items whose client does not get the answer are handed back.
 func claim(c *Call, in claimIn) (lending.Claimed, error) {
-	// At the read deadline net/http takes the client for gone; a claim may wait longer. Not every writer has deadlines.
-	_ = http.NewResponseController(c.w).SetReadDeadline(time.Now().Add(claimTime))
 	got, err := c.api.lender.Claim(c.Context(), c.caller(), in.Body)
 	c.unsent = func() { c.api.lender.TakeBack(c.Context(), got) }
 	return got, err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/tracing"
 )
 
 const (
@@ -29,25 +30,29 @@ func (d *Lender) Finish(ctx context.Context, by Caller, e []Ending) (LeaseAnswer
 		return LeaseAnswers{}, err
 	}
 	f := &finishing{by: by, endings: e, recorded: make(chan struct{})}
+	parent, state := tracing.Split(tracing.Of(ctx))
 	for i := range e {
 		f.bytes += len(e[i].Output) + len(e[i].Log)
-		for _, it := range e[i].Emit {
-			f.bytes += len(it.Payload) + len(it.Key)
+		for k := range e[i].Emit {
+			it := &e[i].Emit[k]
+			if f.bytes += len(it.Payload) + len(it.Key); it.Traceparent == "" {
+				it.Traceparent, it.Tracestate = parent, state
+			}
 		}
 	}
 	d.mu.Lock()
 	d.finishing = append(d.finishing, f)
 	if d.recording < recorders {
 		d.recording++
-		go d.record(context.WithoutCancel(ctx))
+		go d.record()
 	}
 	d.mu.Unlock()
 	<-f.recorded
 	return answers(f.answers)
 }
 
-// record records ends until no more wait.
-func (d *Lender) record(ctx context.Context) {
+// record records ends until no more wait. It records those of several requests, so it has the context of none.
+func (d *Lender) record() {
 	for {
 		d.mu.Lock()
 		together := d.together()
@@ -57,15 +62,15 @@ func (d *Lender) record(ctx context.Context) {
 			return
 		}
 		d.mu.Unlock()
-		d.recordAll(ctx, together)
+		d.recordAll(context.Background(), together)
 		for _, f := range together {
 			close(f.recorded)
 		}
 	}
 }
 
-// recordAll records ends by one call of the ledger. If the ledger refuses the whole call, the faulty end is not known,
-// so each request is recorded separately.
+// recordAll records ends by one call of the ledger. An end may be refused because of another one in the same
+// transaction. So the refused ends of each request are recorded once more, apart from those of other requests.
 func (d *Lender) recordAll(ctx context.Context, together []*finishing) {
 	var asked []ask
 	var endings []Ending
@@ -75,17 +80,30 @@ func (d *Lender) recordAll(ctx context.Context, together []*finishing) {
 		}
 	}
 	all := d.each(ctx, asked, true, func(ctx context.Context, found []*named) { d.end(ctx, endings, found) })
-	refused := !slices.ContainsFunc(all, func(a LeaseAnswer) bool {
-		return a.err == nil || errors.Is(a.err, ledger.ErrUnavailable)
-	})
 	for _, f := range together {
-		if refused && len(together) > 1 {
-			d.recordAll(ctx, []*finishing{f})
-			continue
-		}
 		n := len(f.endings)
 		f.answers, all = all[:n:n], all[n:]
+		if len(together) == 1 {
+			continue
+		}
+		again, places := &finishing{by: f.by}, []int(nil)
+		for i, a := range f.answers {
+			if refused(a) {
+				again.endings, places = append(again.endings, f.endings[i]), append(places, i)
+			}
+		}
+		if len(places) > 0 {
+			d.recordAll(ctx, []*finishing{again})
+		}
+		for i, place := range places {
+			f.answers[place] = again.answers[i]
+		}
 	}
+}
+
+// refused reports whether the ledger refused an end, perhaps because of another one in the same call.
+func refused(a LeaseAnswer) bool {
+	return a.err != nil && !errors.Is(a.err, ledger.ErrUnavailable) && !errors.Is(a.err, ledger.ErrLeaseLost)
 }
 
 // together takes the first waiting requests, as many as one call of the ledger can record. No two of them have a token

@@ -3,14 +3,18 @@ package lending_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/answer"
 	"github.com/ledgerd/ledgerd/internal/lending"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/memory"
+	"github.com/ledgerd/ledgerd/ledger/tracing"
 )
 
 // together ends items one by one while other ends are being recorded, the last one twice. It returns the answers and
@@ -98,4 +102,99 @@ func TestEndsApart(t *testing.T) {
 			t.Errorf("end %d: %+v", i, a)
 		}
 	}
+}
+
+// grouped refuses a transaction that adds item "odd", after it has stored completions.
+type grouped struct{ ledger.Store }
+
+func (s grouped) Update(ctx context.Context, conn ledger.Conn, fn func(ledger.Tx) error) error {
+	return s.Store.Update(ctx, conn, func(tx ledger.Tx) error { return fn(oddTx{tx}) })
+}
+
+type oddTx struct{ ledger.Tx }
+
+func (t oddTx) EnsureKinds(names []string) error {
+	if slices.Contains(names, "odd") {
+		return fmt.Errorf("%w: kind odd", ledger.ErrDenied)
+	}
+	return t.Tx.EnsureKinds(names)
+}
+
+// TestEndsOfOneTransaction: of ends that are recorded in one transaction only the one that cannot be is refused. An
+// emitted item has the trace of its own request.
+func TestEndsOfOneTransaction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, inMemory)
+		r.store.Store = grouped{r.store.Store}
+		r.add("k", "a", "b", "c", "d", "e", "f")
+		held := tokens(r.claim("w", 6))
+		free := make(chan struct{})
+		r.store.during = func(call string) {
+			if call == "complete" {
+				<-free
+			}
+		}
+		const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+		answers := make([]lending.LeaseAnswer, len(held))
+		var all sync.WaitGroup
+		for i, token := range held {
+			e := lending.Ending{Token: token}
+			ctx := tracing.Into(t.Context(), trace)
+			switch i {
+			case 3:
+				e.Outcome = ledger.OutcomeFailed
+			case 4:
+				e.Emit = []answer.Addition{{Kind: "odd", Key: "x"}}
+			case 5:
+				e.Emit, ctx = []answer.Addition{{Kind: "k", Key: "g"}}, t.Context()
+			}
+			all.Go(func() {
+				got, err := r.Finish(ctx, anyone, []lending.Ending{e})
+				if err == nil {
+					answers[i] = got.Answers[0]
+				}
+			})
+			synctest.Wait()
+		}
+		close(free)
+		all.Wait()
+		for i, a := range answers {
+			if a.Recorded == (i == 4) {
+				t.Errorf("end %d: %+v", i, a)
+			}
+		}
+		if g := r.claim("w", 1)[0]; g.Key != "g" || g.Traceparent != "" {
+			t.Errorf("%+v", g)
+		}
+	})
+}
+
+// mute is a store that does not answer.
+type mute struct{ ledger.Store }
+
+func (mute) Complete(ctx context.Context, _ ledger.Conn, _ []ledger.Completion) ([]int64, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (mute) Renew(ctx context.Context, _ time.Duration, _ []ledger.LeaseRef) ([]ledger.Renewal, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestNoAnswer: if the ledger does not answer in time, it is unavailable, also for several leases: nothing was refused.
+func TestNoAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, inMemory)
+		r.add("k", "a", "b")
+		held := tokens(r.claim("w", 2))
+		r.store.Store = mute{r.store.Store}
+		_, ended := r.Finish(t.Context(), anyone, []lending.Ending{{Token: held[0]}, {Token: held[1]}})
+		_, renewed := r.Renew(t.Context(), anyone, lending.Renewal{Tokens: held})
+		for _, err := range []error{ended, renewed} {
+			if !errors.Is(err, ledger.ErrUnavailable) {
+				t.Errorf("got %v", err)
+			}
+		}
+	})
 }

@@ -221,8 +221,17 @@ func (d *Lender) each(ctx context.Context, asked []ask, ended bool, do func(cont
 		do(ctx, may)
 	}
 	d.nameHolders(ctx, may)
+	for i := range all {
+		if errors.Is(all[i].err, context.DeadlineExceeded) {
+			all[i].err = errNoAnswer
+		}
+	}
 	return all
 }
+
+// errNoAnswer is the error for a lease if the ledger did not answer in time: the same request may succeed later.
+var errNoAnswer error = &ledger.Error{Kind: ledger.ErrUnavailable, Message: "the ledger did not answer in time",
+	Hint: "try again"}
 
 // find returns the leases of tokens, and one error per token. It reads those that this server has not granted lately.
 func (d *Lender) find(ctx context.Context, tokens []string, ended bool) ([]*ledger.Lease, []error) {
@@ -333,7 +342,7 @@ func (d *Lender) nameHolders(ctx context.Context, found []*named) {
 			text = fmt.Sprintf("agent %s holds item %d until %s", it.Agent, it.ID, it.ExpiresAt.UTC().Format(time.RFC3339))
 		}
 		n.err = &ledger.Error{Kind: ledger.ErrLeaseLost, Message: "the lease was lost: " + text,
-			Hint: "the work is not in the ledger; claim again"}
+			Hint: "what was reported before stands, this does not; claim again"}
 	}
 }
 

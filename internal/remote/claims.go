@@ -369,14 +369,14 @@ func ending(e *ledger.Ending) lending.Ending {
 }
 
 // exact encodes bytes so that the server gets the same bytes: as JSON if encoding/json would not change them, else in
-// base 64.
+// base 64. The server takes null for no bytes.
 func exact(b []byte) report.Bytes {
 	if len(b) == 0 {
 		return nil
 	}
 	var compact bytes.Buffer
 	unchanged := json.Compact(&compact, b) == nil && bytes.Equal(compact.Bytes(), b) && !bytes.ContainsAny(b, "<>&")
-	if unchanged && !bytes.HasPrefix(b, []byte(`{"base64"`)) {
+	if unchanged && string(b) != "null" && !bytes.HasPrefix(b, []byte(`{"base64"`)) {
 		return b
 	}
 	return ledger.JSON(map[string][]byte{"base64": b})
