@@ -44,11 +44,11 @@ func callRoutes() []Route {
 func lookCalls() []Route {
 	return []Route{
 		serve(calls.Walk, walkItems),
-		serve(calls.Attempts, func(c *Call, in calls.ItemIn) ([]ledger.Attempt, error) {
+		serve(calls.Attempts, func(c *Call, in calls.AttemptsIn) ([]ledger.Attempt, error) {
 			if _, err := c.get(in.ID); err != nil {
 				return nil, err
 			}
-			all, err := c.Read.Attempts(c.Context(), in.ID)
+			all, err := c.Read.AttemptsBefore(c.Context(), in.ID, in.Before, min(in.Limit, calls.MostAttempts))
 			for i := range all {
 				if !c.Grant.May(access.Payload) {
 					all[i].Output, all[i].Log = nil, ""

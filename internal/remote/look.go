@@ -92,9 +92,18 @@ func (l *Ledger) CountUpTo(ctx context.Context, f ledger.Filter, most int64, wit
 	return c.N, c.Whole, err
 }
 
-// Attempts returns the ended attempts of an item.
-func (l *Ledger) Attempts(ctx context.Context, id int64) ([]ledger.Attempt, error) {
-	return look(ctx, l, calls.Attempts, calls.ItemIn{ID: id})
+// AttemptsBefore returns up to limit ended attempts of an item, newest first: those with a number below before, or all
+// if before is 0. It takes several calls if limit is above calls.MostAttempts.
+func (l *Ledger) AttemptsBefore(ctx context.Context, id, before int64, limit int) (list []ledger.Attempt, err error) {
+	for {
+		in := calls.AttemptsIn{ID: id, Before: before, Limit: min(limit-len(list), calls.MostAttempts)}
+		part, err := look(ctx, l, calls.Attempts, in)
+		list = append(list, part...)
+		if err != nil || len(part) < in.Limit || len(list) >= limit {
+			return list, err
+		}
+		before = part[len(part)-1].Attempt
+	}
 }
 
 // LastOutput is the output of the newest completed round of an item.
