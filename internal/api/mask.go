@@ -234,11 +234,6 @@ func (h hiddenFields) keep(have, want payload.Defaults) payload.Defaults {
 	return kept
 }
 
-// journal reads the journal as the caller may see it.
-func (c *Call) journal(q ledger.JournalQuery) ([]ledger.JournalEntry, error) {
-	return c.maskEntries(c.Read.Journal(c.Context(), q))
-}
-
 // maskEntries masks the details of journal entries that the caller may not see. A filter as it was typed, or a default
 // of a kind, has values of payloads.
 func (c *Call) maskEntries(all []ledger.JournalEntry, err error) ([]ledger.JournalEntry, error) {

@@ -45,7 +45,7 @@ var (
 	Why           = Call[ItemIn, ledger.Reason]{Name: "why", Scope: access.Read}
 	Ended         = Call[ledger.EndedQuery, []ledger.Ended]{Name: "ended", Scope: access.Read}
 	Recent        = Call[RecentIn, []ledger.Ended]{Name: "recent", Scope: access.Read}
-	Journal       = Call[ledger.JournalQuery, []ledger.JournalEntry]{Name: "journal", Scope: access.Read, AllKinds: true}
+	Journal       = Call[JournalIn, JournalOut]{Name: "journal-part", Scope: access.Read, AllKinds: true}
 	Stats         = Call[None, stats.Summary]{Name: "stats", Scope: access.Read}
 	Counts        = Call[CountsIn, []stats.Counts]{Name: "counts", Scope: access.Read}
 	Standing      = Call[StandingIn, stats.Standing]{Name: "standing", Scope: access.Read}
@@ -111,6 +111,18 @@ type ItemIn struct{ ID int64 }
 type AttemptsIn struct {
 	ID, Before int64
 	Limit      int // at most MostAttempts
+}
+
+// JournalIn asks for a part of the journal, as in ledger.JournalPart.
+type JournalIn struct {
+	Query  ledger.JournalQuery
+	Within time.Duration
+}
+
+// JournalOut is a part of the journal, and the query for the next one.
+type JournalOut struct {
+	Entries []ledger.JournalEntry
+	Next    ledger.JournalQuery
 }
 
 // CountIn asks how many items match. If UpTo is set, Most and Within bound the count, as in ledger.CountUpTo.

@@ -43,6 +43,8 @@ type reading interface {
 	Ended(ctx context.Context, q ledger.EndedQuery) ([]ledger.Ended, error)
 	Recent(ctx context.Context, f ledger.Filter, n int) ([]ledger.Ended, error)
 	Journal(ctx context.Context, q ledger.JournalQuery) ([]ledger.JournalEntry, error)
+	JournalPart(ctx context.Context, q ledger.JournalQuery, within time.Duration) ([]ledger.JournalEntry,
+		ledger.JournalQuery, error)
 }
 
 type figures interface {

@@ -136,7 +136,15 @@ func (l *Ledger) Recent(ctx context.Context, f ledger.Filter, n int) ([]ledger.E
 
 // Journal returns entries of the journal.
 func (l *Ledger) Journal(ctx context.Context, q ledger.JournalQuery) ([]ledger.JournalEntry, error) {
-	return look(ctx, l, calls.Journal, q)
+	found, _, err := l.JournalPart(ctx, q, 0)
+	return found[:max(min(len(found), q.Limit), 0)], err
+}
+
+// JournalPart is Journal for a list that is read in parts.
+func (l *Ledger) JournalPart(ctx context.Context, q ledger.JournalQuery, within time.Duration) ([]ledger.JournalEntry,
+	ledger.JournalQuery, error) {
+	out, err := look(ctx, l, calls.Journal, calls.JournalIn{Query: q, Within: within})
+	return out.Entries, out.Next, err
 }
 
 // Known reports for each identity whether the ledger has it.

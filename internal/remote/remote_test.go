@@ -95,6 +95,9 @@ var looks = map[string]func(context.Context, ledgers.Any) (any, error){
 	"Journal": func(c context.Context, l ledgers.Any) (any, error) {
 		return any1(l.Journal(c, ledger.JournalQuery{Limit: 9}))
 	},
+	"JournalPart": func(c context.Context, l ledgers.Any) (any, error) {
+		return both(l.JournalPart(c, ledger.JournalQuery{Limit: 1, Actor: "test"}, time.Second))
+	},
 	"Journal wrongly": func(c context.Context, l ledgers.Any) (any, error) {
 		return any1(l.Journal(c, ledger.JournalQuery{Limit: -1}))
 	},
