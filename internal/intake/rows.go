@@ -157,8 +157,8 @@ func (s *Source) checkColumn(name string) error {
 	return err
 }
 
-// firstLine returns what is buffered once a line has been read or the buffer is full. It waits for no more, because rows
-// may come slowly through a pipe.
+// firstLine returns what is buffered once a line has been read or the buffer is full. It waits for no more: rows may
+// come slowly through a pipe.
 func firstLine(br *bufio.Reader) []byte {
 	for {
 		_, err := br.Peek(br.Buffered() + 1)

@@ -10,8 +10,8 @@ import (
 	"testing/iotest"
 )
 
-// TestStreamOfHints: a stream begins with the hint for all kinds, because hints may have been missed before it. Its error
-// names why it broke; that the server ended it is none.
+// TestStreamOfHints: a stream begins with the hint for all kinds, because hints may have been missed before it. Its
+// error names why it broke; that the server ended it is none.
 func TestStreamOfHints(t *testing.T) {
 	r := newRig(t, everything)
 	for _, c := range []struct {
