@@ -139,6 +139,10 @@ func (l *Ledger) Standing(ctx context.Context, kind string) (stats.Standing, err
 
 // StandingIn is Standing of one shard of the kind; the zero value is all of it.
 func (l *Ledger) StandingIn(ctx context.Context, kind string, part scheduler.Shard) (stats.Standing, error) {
+	c := checker{}
+	if c.shard(part); c.err != nil {
+		return stats.Standing{}, c.err
+	}
 	return l.store.Standing(ctx, kind, part)
 }
 

@@ -158,8 +158,11 @@ func (c *checker) claim(q Claim) {
 	c.batch("limit", q.Limit)
 	c.ttl(q.TTL)
 	c.chosen(q.Items)
-	if s := q.Shard; s != (scheduler.Shard{}) && (s.Count < 1 || s.Count > scheduler.Slots || s.Index < 0 ||
-		s.Index >= s.Count) {
+	c.shard(q.Shard)
+}
+
+func (c *checker) shard(s scheduler.Shard) {
+	if s != (scheduler.Shard{}) && (s.Count < 1 || s.Count > scheduler.Slots || s.Index < 0 || s.Index >= s.Count) {
 		c.fail("shard", "%d/%d, must be 0 ≤ index < count ≤ %d", s.Index, s.Count, scheduler.Slots)
 	}
 }

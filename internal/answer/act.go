@@ -1,6 +1,8 @@
 package answer
 
 import (
+	"encoding/json"
+	"reflect"
 	"time"
 
 	"github.com/ledgerd/ledgerd/internal/report"
@@ -20,7 +22,19 @@ type ActRequest struct {
 	Code    string `json:"code,omitempty"`
 	Place   *int16 `json:"priority,omitempty"` // of retry and reopen: the priority that the items get
 	// Due, of retry, puts the items off until then, ready ones as well; a time that has come takes them back.
-	Due time.Time `json:"due,omitzero"`
+	Due Moment `json:"due,omitzero"`
+}
+
+// Moment is a time in a request. Package json adds the name of the field to the error of one that cannot be read.
+type Moment struct{ time.Time }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (m *Moment) UnmarshalJSON(text []byte) error {
+	if m.Time.UnmarshalJSON(text) != nil {
+		return &json.UnmarshalTypeError{Value: "other than a time such as 2026-11-20T10:00:00Z",
+			Type: reflect.TypeFor[time.Time]()}
+	}
+	return nil
 }
 
 // BulkAct is the state of an act on all items that match.

@@ -18,7 +18,7 @@ type Addition struct {
 	Payload     report.Bytes `json:"payload,omitempty"` // JSON, or {"base64": …} for bytes that are not JSON
 	ShardKey    string       `json:"shard_key,omitempty"`
 	Priority    int16        `json:"priority,omitempty"`
-	Due         time.Time    `json:"due,omitzero"`
+	Due         Moment       `json:"due,omitzero"`
 	Every       string       `json:"every,omitempty"`
 	Zone        string       `json:"zone,omitempty"`
 	Source      string       `json:"source,omitempty"`
@@ -33,7 +33,7 @@ type Addition struct {
 // Item returns the item for Ledger.Add. now is the time of the request.
 func (n Addition) Item(now time.Time) ledger.NewItem {
 	it := ledger.NewItem{Kind: n.Kind, Scope: exact(n.Scope), Key: exact(n.Key), Fingerprint: exact(n.Fingerprint),
-		Payload: n.Payload, ShardKey: exact(n.ShardKey), Priority: n.Priority, Due: n.Due, Every: n.Every, Zone: n.Zone,
+		Payload: n.Payload, ShardKey: exact(n.ShardKey), Priority: n.Priority, Due: n.Due.Time, Every: n.Every, Zone: n.Zone,
 		Source: n.Source, Given: n.Given, Trace: tracing.Join(n.Traceparent, n.Tracestate)}
 	if n.Again {
 		it.Again = ledger.Again{Dead: true, Cancelled: true, DoneBefore: now}

@@ -61,7 +61,7 @@ func changeItems(ctx context.Context, l *ledger.Ledger, actor string, f ledger.F
 	}
 	switch {
 	case !r.Due.IsZero():
-		return l.PutOff(ctx, actor, f, r.Due)
+		return l.PutOff(ctx, actor, f, r.Due.Time)
 	case r.Act == "retry":
 		return l.Retry(ctx, actor, f, placed...)
 	case r.Act == "reopen":
@@ -121,7 +121,7 @@ func checkAct(r answer.ActRequest, hold float64) error {
 		return bad("outcome", "", "outcome must be done, skipped, cancelled or failed")
 	case !r.Due.IsZero() && (r.Act != "retry" || r.Place != nil):
 		return bad("due", "", "due is only for the act retry, without priority")
-	case time.Until(r.Due) > bounds.MaxDelay:
+	case time.Until(r.Due.Time) > bounds.MaxDelay:
 		return bad("due", "", "due must be at most %s ahead", bounds.MaxDelay)
 	case r.Place != nil && r.Act != "retry" && r.Act != "reopen":
 		return bad("priority", "", "priority is only for the acts retry and reopen")

@@ -111,7 +111,7 @@ func TestActPutsOff(t *testing.T) {
 		s.dead("page", 3)
 		s.add("page", "new")
 		at, now := time.Now().Add(time.Hour).UTC().Truncate(time.Second), 0.0
-		off := answer.ActRequest{Act: "retry", Where: "kind:page", Hold: &now, Due: at}
+		off := answer.ActRequest{Act: "retry", Where: "kind:page", Hold: &now, Due: answer.Moment{Time: at}}
 		id := uuid.NewString()
 		s.put(id, off)
 		synctest.Wait()
@@ -123,16 +123,16 @@ func TestActPutsOff(t *testing.T) {
 			!strings.Contains(entries[0].Detail, "--due "+at.Format(time.RFC3339)) {
 			t.Errorf("%+v, %v", entries, err)
 		}
-		off.Due = time.Now()
+		off.Due.Time = time.Now()
 		s.put(uuid.NewString(), off)
 		synctest.Wait()
 		if n := s.count(ledger.StateReady); n != 4 {
 			t.Errorf("%d items are ready again", n)
 		}
 		for _, r := range []answer.ActRequest{
-			{Act: "cancel", Where: "kind:page", Due: at},
-			{Act: "retry", Where: "kind:page", Due: at, Place: new(int16)},
-			{Act: "retry", Where: "kind:page", Due: at.Add(2 * bounds.MaxDelay)},
+			{Act: "cancel", Where: "kind:page", Due: answer.Moment{Time: at}},
+			{Act: "retry", Where: "kind:page", Due: answer.Moment{Time: at}, Place: new(int16)},
+			{Act: "retry", Where: "kind:page", Due: answer.Moment{Time: at.Add(2 * bounds.MaxDelay)}},
 		} {
 			body, err := json.Marshal(r)
 			must.OK(t, err)

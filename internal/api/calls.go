@@ -44,11 +44,11 @@ func callRoutes() []Route {
 func lookCalls() []Route {
 	return []Route{
 		serve(calls.Walk, walkItems),
-		serve(calls.Attempts, func(c *Call, in calls.ItemIn) ([]ledger.Attempt, error) {
+		serve(calls.Attempts, func(c *Call, in calls.AttemptsIn) ([]ledger.Attempt, error) {
 			if _, err := c.get(in.ID); err != nil {
 				return nil, err
 			}
-			all, err := c.Read.Attempts(c.Context(), in.ID)
+			all, err := c.Read.AttemptsBefore(c.Context(), in.ID, in.Before, min(in.Limit, calls.MostAttempts))
 			for i := range all {
 				if !c.Grant.May(access.Payload) {
 					all[i].Output, all[i].Log = nil, ""
@@ -90,8 +90,10 @@ func lookCalls() []Route {
 			}
 			return c.ended(c.Read.Recent(c.Context(), f, in.N))
 		}),
-		serve(calls.Journal, func(c *Call, q ledger.JournalQuery) ([]ledger.JournalEntry, error) {
-			return c.journal(q)
+		serve(calls.Journal, func(c *Call, in calls.JournalIn) (out calls.JournalOut, err error) {
+			out.Entries, out.Next, err = c.Read.JournalPart(c.Context(), in.Query, in.Within)
+			out.Entries, err = c.maskEntries(out.Entries, err)
+			return out, err
 		}),
 		serve(calls.Known, func(c *Call, in calls.KnownIn) ([]bool, error) {
 			if slices.ContainsFunc(in.Keys, func(k ledger.Identity) bool { return !c.Grant.MaySee(k.Kind) }) {

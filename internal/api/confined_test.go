@@ -72,6 +72,18 @@ func TestCallsOfOthers(t *testing.T) {
 		s.do("look", http.MethodPost, calls.Count.Path(), `{"Filter":{"Fields":[`+term+`]}}`).fails(http.StatusBadRequest,
 			"bad_request")
 	}
+	for n, status := range map[int]int{maxParts - 1: http.StatusOK, maxParts: http.StatusBadRequest} {
+		deep := strings.Repeat(`{"Also":[`, n) + "{}" + strings.Repeat("]}", n)
+		flat := `{"Also":[` + strings.Repeat(`{"KeyHas":"a"},`, n-1) + "{}]}"
+		for _, filter := range []string{deep, flat} {
+			r := s.do("look", http.MethodPost, calls.Count.Path(), `{"Filter":`+filter+"}")
+			if r.StatusCode != status {
+				t.Errorf("%d parts in a filter: %d %s", n+1, r.StatusCode, r.text)
+			}
+		}
+	}
+	s.do("look", http.MethodPost, calls.Standing.Path(), `{"Kind":"mail","Shard":{"Index":7,"Count":5}}`).fails(
+		http.StatusUnprocessableEntity, "invalid")
 	have, err := s.l.Kind(t.Context(), "mail")
 	must.OK(t, err)
 	want := have

@@ -92,10 +92,12 @@ func TestMistakesOfProgrammers(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"kind":"page","key":"a"}`:   "the body must be a list, [{…}], and not object",
 		`[{"kind":7}]`:                "kind must not be number",
+		`[{"due":"tomorrow"}]`:        "due must not be other than a time such as",
 		`[{"kind":"page","keys":""}]`: "there is no field",
 	} {
 		p := s.do("add", http.MethodPost, "/items", body).fails(http.StatusBadRequest, "bad_request")
-		if !strings.Contains(p.Detail, want) || p.Hint == "" {
+		if field, _, ok := strings.Cut(want, " must not be "); !strings.Contains(p.Detail, want) || p.Hint == "" ||
+			ok && p.Field != field {
 			t.Errorf("%s: %+v", body, p)
 		}
 	}

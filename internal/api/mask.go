@@ -122,6 +122,19 @@ func mayContain(text string, fields []string) bool {
 // checkFilter checks the conditions of a filter on fields of payloads and outputs. It refuses fields that the caller
 // may not see, because the answer reveals their values. Conditions do not look into hidden fields within an object.
 func (c *Call) checkFilter(f ledger.Filter) (ledger.Filter, error) {
+	left := maxParts
+	return c.checkPart(f, &left)
+}
+
+// maxParts bounds the parts of a filter and their conditions on fields: a database takes a condition only up to some
+// depth. A text has up to 200 terms, and commands add a few parts.
+const maxParts = 250
+
+// checkPart is checkFilter of a part of a filter. left is how many parts the filter may still have.
+func (c *Call) checkPart(f ledger.Filter, left *int) (ledger.Filter, error) {
+	if *left -= 1 + len(f.Fields); *left < 0 {
+		return f, bad("filter", "", "the filter has more than %d parts", maxParts)
+	}
 	f.Fields = slices.Clone(f.Fields)
 	for i, t := range f.Fields {
 		if !slices.Contains([]string{"payload", "output"}, t.Of) || !slices.Contains([]string{":", "~", ">", "<"}, t.Op) ||
@@ -137,7 +150,7 @@ func (c *Call) checkFilter(f ledger.Filter) (ledger.Filter, error) {
 	f.Also = slices.Clone(f.Also)
 	for i, g := range f.Also {
 		var err error
-		if f.Also[i], err = c.checkFilter(g); err != nil {
+		if f.Also[i], err = c.checkPart(g, left); err != nil {
 			return f, err
 		}
 	}
@@ -219,11 +232,6 @@ func (h hiddenFields) keep(have, want payload.Defaults) payload.Defaults {
 		return nil
 	}
 	return kept
-}
-
-// journal reads the journal as the caller may see it.
-func (c *Call) journal(q ledger.JournalQuery) ([]ledger.JournalEntry, error) {
-	return c.maskEntries(c.Read.Journal(c.Context(), q))
 }
 
 // maskEntries masks the details of journal entries that the caller may not see. A filter as it was typed, or a default

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/ledgerd/ledgerd/internal/answer"
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
 )
@@ -47,6 +48,7 @@ func plain() map[reflect.Type]*jsonschema.Schema {
 		reflect.TypeFor[report.Bytes]():      {Types: anything, Description: "JSON, or {\"base64\": …} of what is none"},
 		reflect.TypeFor[json.RawMessage]():   {Types: anything},
 		reflect.TypeFor[time.Time]():         {Type: "string", Format: "date-time"},
+		reflect.TypeFor[answer.Moment]():     {Type: "string", Format: "date-time"},
 		reflect.TypeFor[ledger.State]():      {Type: "string", Enum: words(ledger.States)},
 		reflect.TypeFor[ledger.RoundState](): {Type: "string", Enum: words(ledger.RoundStates)},
 		reflect.TypeFor[ledger.Outcome]():    {Type: "string", Enum: words(append([]ledger.Outcome{""}, ledger.Outcomes...))},

@@ -40,12 +40,12 @@ var (
 	Now           = Call[None, time.Time]{Name: "now", Scope: access.Read}
 	Walk          = Call[WalkIn, WalkOut]{Name: "walk", Scope: access.Read}
 	Count         = Call[CountIn, Counted]{Name: "count", Scope: access.Read}
-	Attempts      = Call[ItemIn, []ledger.Attempt]{Name: "attempts", Scope: access.Read}
+	Attempts      = Call[AttemptsIn, []ledger.Attempt]{Name: "attempts-before", Scope: access.Read}
 	LastOutput    = Call[ItemIn, []byte]{Name: "last-output", Scope: access.Work}
 	Why           = Call[ItemIn, ledger.Reason]{Name: "why", Scope: access.Read}
 	Ended         = Call[ledger.EndedQuery, []ledger.Ended]{Name: "ended", Scope: access.Read}
 	Recent        = Call[RecentIn, []ledger.Ended]{Name: "recent", Scope: access.Read}
-	Journal       = Call[ledger.JournalQuery, []ledger.JournalEntry]{Name: "journal", Scope: access.Read, AllKinds: true}
+	Journal       = Call[JournalIn, JournalOut]{Name: "journal-part", Scope: access.Read, AllKinds: true}
 	Stats         = Call[None, stats.Summary]{Name: "stats", Scope: access.Read}
 	Counts        = Call[CountsIn, []stats.Counts]{Name: "counts", Scope: access.Read}
 	Standing      = Call[StandingIn, stats.Standing]{Name: "standing", Scope: access.Read}
@@ -75,10 +75,11 @@ var (
 
 // Bounds of requests and answers.
 const (
-	MostWalked = 1000            // items of one answer to Walk
-	WalkTime   = 2 * time.Second // for the search for one answer
-	MostActed  = 500             // items of one Act: one transaction
-	MostAdded  = 5000            // items of one Add
+	MostWalked   = 1000            // items of one answer to Walk
+	WalkTime     = 2 * time.Second // for the search for one answer
+	MostAttempts = 20              // of one answer; each has an output of up to 1 MiB
+	MostActed    = 500             // items of one Act: one transaction
+	MostAdded    = 5000            // items of one Add
 )
 
 // WalkIn asks for a part of a walk.
@@ -105,6 +106,24 @@ type FilterIn struct{ Filter ledger.Filter }
 
 // ItemIn names an item.
 type ItemIn struct{ ID int64 }
+
+// AttemptsIn asks for attempts of an item, the newest first: those with a number below Before, or all if that is 0.
+type AttemptsIn struct {
+	ID, Before int64
+	Limit      int // at most MostAttempts
+}
+
+// JournalIn asks for a part of the journal, as in ledger.JournalPart.
+type JournalIn struct {
+	Query  ledger.JournalQuery
+	Within time.Duration
+}
+
+// JournalOut is a part of the journal, and the query for the next one.
+type JournalOut struct {
+	Entries []ledger.JournalEntry
+	Next    ledger.JournalQuery
+}
 
 // CountIn asks how many items match. If UpTo is set, Most and Within bound the count, as in ledger.CountUpTo.
 type CountIn struct {

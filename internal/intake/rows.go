@@ -95,7 +95,7 @@ func (r *reader) csv(name string) bool {
 // readHeader reads the names of the columns of a CSV file, and finds the column of the input.
 func (r *reader) readHeader(name string, in io.Reader) (*table, error) {
 	br := bufio.NewReaderSize(in, 64<<10)
-	first, _ := br.Peek(br.Size())
+	first := firstLine(br)
 	ahead := &io.LimitedReader{R: br}
 	t := &table{Reader: csv.NewReader(ahead), ahead: ahead, name: name, input: -1, only: map[int]bool{}}
 	t.Comma = delimiter(first)
@@ -155,6 +155,18 @@ func (s *Source) checkColumn(name string) error {
 	}
 	_, err := s.Parse(nil, []string{name + ":=null"})
 	return err
+}
+
+// firstLine returns what is buffered once a line has been read or the buffer is full. It waits for no more: rows may
+// come slowly through a pipe.
+func firstLine(br *bufio.Reader) []byte {
+	for {
+		_, err := br.Peek(br.Buffered() + 1)
+		text, _ := br.Peek(br.Buffered())
+		if err != nil || bytes.IndexByte(text, '\n') >= 0 {
+			return text
+		}
+	}
 }
 
 // delimiter returns the character of comma, semicolon and tab that is most frequent in the first line.

@@ -37,12 +37,14 @@ type reading interface {
 	Find(ctx context.Context, kind, scope, key string) (ledger.Item, error)
 	List(ctx context.Context, f ledger.Filter, after int64) iter.Seq2[ledger.Item, error]
 	Walk(ctx context.Context, w *ledger.Walk) iter.Seq2[ledger.Item, error]
-	Attempts(ctx context.Context, id int64) ([]ledger.Attempt, error)
+	AttemptsBefore(ctx context.Context, id, before int64, limit int) ([]ledger.Attempt, error)
 	LastOutput(ctx context.Context, id int64) ([]byte, error)
 	Why(ctx context.Context, id int64) (ledger.Reason, error)
 	Ended(ctx context.Context, q ledger.EndedQuery) ([]ledger.Ended, error)
 	Recent(ctx context.Context, f ledger.Filter, n int) ([]ledger.Ended, error)
 	Journal(ctx context.Context, q ledger.JournalQuery) ([]ledger.JournalEntry, error)
+	JournalPart(ctx context.Context, q ledger.JournalQuery, within time.Duration) ([]ledger.JournalEntry,
+		ledger.JournalQuery, error)
 }
 
 type figures interface {

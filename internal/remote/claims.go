@@ -361,9 +361,8 @@ func ending(e *ledger.Ending) lending.Ending {
 	for _, it := range r.Emit {
 		parent, state := tracing.Split(it.Trace)
 		out.Emit = append(out.Emit, answer.Addition{Kind: it.Kind, Scope: it.Scope, Key: it.Key, Fingerprint: it.Fingerprint,
-			Payload: exact(it.Payload), ShardKey: it.ShardKey, Priority: it.Priority, Due: it.Due, Every: it.Every,
-			Zone: it.Zone, Source: it.Source, Given: it.Given,
-			Traceparent: parent, Tracestate: state})
+			Payload: exact(it.Payload), ShardKey: it.ShardKey, Priority: it.Priority, Due: answer.Moment{Time: it.Due},
+			Every: it.Every, Zone: it.Zone, Source: it.Source, Given: it.Given, Traceparent: parent, Tracestate: state})
 	}
 	return out
 }

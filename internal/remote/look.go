@@ -92,9 +92,18 @@ func (l *Ledger) CountUpTo(ctx context.Context, f ledger.Filter, most int64, wit
 	return c.N, c.Whole, err
 }
 
-// Attempts returns the ended attempts of an item.
-func (l *Ledger) Attempts(ctx context.Context, id int64) ([]ledger.Attempt, error) {
-	return look(ctx, l, calls.Attempts, calls.ItemIn{ID: id})
+// AttemptsBefore returns up to limit ended attempts of an item, newest first: those with a number below before, or all
+// if before is 0. It takes several calls if limit is above calls.MostAttempts.
+func (l *Ledger) AttemptsBefore(ctx context.Context, id, before int64, limit int) (list []ledger.Attempt, err error) {
+	for {
+		in := calls.AttemptsIn{ID: id, Before: before, Limit: min(limit-len(list), calls.MostAttempts)}
+		part, err := look(ctx, l, calls.Attempts, in)
+		list = append(list, part...)
+		if err != nil || len(part) < in.Limit || len(list) >= limit {
+			return list, err
+		}
+		before = part[len(part)-1].Attempt
+	}
 }
 
 // LastOutput is the output of the newest completed round of an item.
@@ -127,7 +136,15 @@ func (l *Ledger) Recent(ctx context.Context, f ledger.Filter, n int) ([]ledger.E
 
 // Journal returns entries of the journal.
 func (l *Ledger) Journal(ctx context.Context, q ledger.JournalQuery) ([]ledger.JournalEntry, error) {
-	return look(ctx, l, calls.Journal, q)
+	found, _, err := l.JournalPart(ctx, q, 0)
+	return found[:max(min(len(found), q.Limit), 0)], err
+}
+
+// JournalPart is Journal for a list that is read in parts.
+func (l *Ledger) JournalPart(ctx context.Context, q ledger.JournalQuery, within time.Duration) ([]ledger.JournalEntry,
+	ledger.JournalQuery, error) {
+	out, err := look(ctx, l, calls.Journal, calls.JournalIn{Query: q, Within: within})
+	return out.Entries, out.Next, err
 }
 
 // Known reports for each identity whether the ledger has it.

@@ -77,17 +77,26 @@ var looks = map[string]func(context.Context, ledgers.Any) (any, error){
 	"CountUpTo": func(c context.Context, l ledgers.Any) (any, error) {
 		return both(l.CountUpTo(c, ledger.Filter{}, 3, time.Second))
 	},
-	"Attempts":      func(c context.Context, l ledgers.Any) (any, error) { return any1(l.Attempts(c, 2)) },
-	"Attempts none": func(c context.Context, l ledgers.Any) (any, error) { return any1(l.Attempts(c, 99)) },
-	"LastOutput":    func(c context.Context, l ledgers.Any) (any, error) { return any1(l.LastOutput(c, 1)) },
-	"Why":           func(c context.Context, l ledgers.Any) (any, error) { return any1(l.Why(c, 8)) },
-	"Why dead":      func(c context.Context, l ledgers.Any) (any, error) { return any1(l.Why(c, 2)) },
+	"Attempts": func(c context.Context, l ledgers.Any) (any, error) {
+		return any1(l.AttemptsBefore(c, 2, 0, 10))
+	},
+	"Attempts, several calls": func(c context.Context, l ledgers.Any) (any, error) {
+		return any1(l.AttemptsBefore(c, 10, 48, 2*calls.MostAttempts+2))
+	},
+	"Attempts none":    func(c context.Context, l ledgers.Any) (any, error) { return any1(l.AttemptsBefore(c, 99, 0, 1)) },
+	"Attempts wrongly": func(c context.Context, l ledgers.Any) (any, error) { return any1(l.AttemptsBefore(c, 10, 0, 0)) },
+	"LastOutput":       func(c context.Context, l ledgers.Any) (any, error) { return any1(l.LastOutput(c, 1)) },
+	"Why":              func(c context.Context, l ledgers.Any) (any, error) { return any1(l.Why(c, 8)) },
+	"Why dead":         func(c context.Context, l ledgers.Any) (any, error) { return any1(l.Why(c, 2)) },
 	"Ended": func(c context.Context, l ledgers.Any) (any, error) {
 		return any1(l.Ended(c, ledger.EndedQuery{Failed: true, Limit: 2000}))
 	},
 	"Recent": func(c context.Context, l ledgers.Any) (any, error) { return any1(l.Recent(c, ledger.Filter{}, 2)) },
 	"Journal": func(c context.Context, l ledgers.Any) (any, error) {
 		return any1(l.Journal(c, ledger.JournalQuery{Limit: 9}))
+	},
+	"JournalPart": func(c context.Context, l ledgers.Any) (any, error) {
+		return both(l.JournalPart(c, ledger.JournalQuery{Limit: 1, Actor: "test"}, time.Second))
 	},
 	"Journal wrongly": func(c context.Context, l ledgers.Any) (any, error) {
 		return any1(l.Journal(c, ledger.JournalQuery{Limit: -1}))
@@ -138,6 +147,11 @@ var equal = cmp.Options{cmpopts.EquateEmpty(), cmpopts.EquateApproxTime(2 * time
 func TestLooks(t *testing.T) {
 	r := newRig(t, everything)
 	r.fill()
+	r.often(50) // item 10
+	part, err := look(t.Context(), r.http, calls.Attempts, calls.AttemptsIn{ID: 10, Limit: 50})
+	if len(part) != calls.MostAttempts || err != nil {
+		t.Errorf("one answer has %d attempts, %v", len(part), err)
+	}
 	for name, look := range looks {
 		want, wantErr := look(t.Context(), r.l)
 		got, err := look(t.Context(), r.http)

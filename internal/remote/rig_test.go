@@ -99,6 +99,18 @@ func (r *rig) fill() {
 		time.Minute))
 }
 
+// often makes an item with so many ended attempts.
+func (r *rig) often(attempts int) {
+	r.t.Helper()
+	ctx := r.t.Context()
+	must.Do(r.t)(r.l.Add(ctx, ledger.NewItem{Kind: "often", Key: "k"}))
+	for range attempts {
+		leases, err := r.l.Claim(ctx, ledger.Claim{Kind: "often", Agent: "ann", Limit: 1})
+		r.ok(err)
+		r.ok(r.l.Finish(ctx, ledger.Ending{Lease: leases[0], Result: ledger.Release()})[0])
+	}
+}
+
 // cutting breaks off a part of the calls: before they reach the server, before their answer is back, or, if within is
 // above 0, that long after they were sent.
 type cutting struct {

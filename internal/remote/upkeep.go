@@ -2,6 +2,7 @@ package remote
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -49,7 +50,8 @@ func (l *Ledger) Subscribe(ctx context.Context, c chan<- string) {
 	}
 }
 
-// hear receives one stream of hints and sends their kinds on c, until the stream ends.
+// hear receives one stream of hints and sends their kinds on c, until the stream ends. The server ends each some time;
+// that is no error.
 func (l *Ledger) hear(ctx context.Context, c chan<- string) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -62,6 +64,10 @@ func (l *Ledger) hear(ctx context.Context, c chan<- string) error {
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
 		return l.refused(res, io.LimitReader(res.Body, 1<<20))
+	}
+	select {
+	case c <- "": // hints may have been missed before
+	default:
 	}
 	lines := bufio.NewScanner(res.Body)
 	for lines.Scan() {
@@ -78,5 +84,8 @@ func (l *Ledger) hear(ctx context.Context, c chan<- string) error {
 		default:
 		}
 	}
-	return fmt.Errorf("%s: the hints have ended: %w", l.Remote, context.Cause(ctx))
+	if err := cmp.Or(context.Cause(ctx), lines.Err()); err != nil {
+		return fmt.Errorf("%s: the hints have ended: %w", l.Remote, err)
+	}
+	return nil
 }

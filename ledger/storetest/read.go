@@ -57,6 +57,8 @@ func standing(t *testing.T, h *harness) {
 		}
 	}
 	equal(t, "sum of the shards", sum, whole)
+	_, err = h.l.StandingIn(h.ctx, "k", scheduler.Shard{Index: 3, Count: 3})
+	h.is(err, ledger.ErrInvalid)
 }
 
 func agents(t *testing.T, h *harness) {

@@ -319,7 +319,7 @@ func lostClaim(ctx context.Context, l ledgers.Any, ls *ledger.Lease, it ledger.I
 	case ls == nil:
 		why = fmt.Sprintf("attempt %d was no claim, or its history was pruned, ", attempt)
 	default:
-		attempts, err := l.Attempts(ctx, it.ID)
+		attempts, err := l.AttemptsBefore(ctx, it.ID, attempt+1, 1)
 		if err != nil {
 			return err
 		}

@@ -137,23 +137,25 @@ func printJournal(p *report.Printer, entries iter.Seq2[answer.Journal, error]) (
 	return len(lines), p.To(p.Out).Align("", lines)
 }
 
+// journalTime is about how long one part of the journal is looked for. A call over HTTP has 30 seconds.
+const journalTime = 5 * time.Second
+
 // journalRows yields q.Limit entries, or with all every entry, read q.Limit at a time.
 func journalRows(ctx context.Context, l ledgers.Any, q ledger.JournalQuery,
 	all bool) iter.Seq2[answer.Journal, error] {
 	return func(yield func(answer.Journal, error) bool) {
-		for {
-			entries, err := l.Journal(ctx, q)
+		for left := q.Limit; ; {
+			entries, next, err := l.JournalPart(ctx, q, journalTime)
+			for _, e := range entries {
+				if left--; left < 0 && !all || !yield(answer.NewJournal(e), nil) {
+					return
+				}
+			}
 			if err != nil {
 				yield(answer.Journal{}, err)
 				return
 			}
-			for _, e := range entries {
-				if !yield(answer.NewJournal(e), nil) {
-					return
-				}
-				q.Before = e.ID
-			}
-			if !all || len(entries) < q.Limit {
+			if q = next; q.Before == 0 || left <= 0 && !all {
 				return
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,15 +35,15 @@ type shown struct {
 func ShowCommand(a *app.App) *cobra.Command {
 	var kinds, scopes []string
 	cmd := &cobra.Command{
-		Use: "show ID|KEY", Short: "Show one item: why it is where it is, and every attempt with log and output",
+		Use: "show ID|KEY", Short: "Show one item: why it is where it is, and its attempts with log and output",
 		GroupID: app.GroupLook, Args: app.Arguments(1, 1),
 		Long: `Shows an item. It is named by its id or by its key, a path or URL as typed. The first lines explain what
 the item waits for, which agent has it, or how it ended; "next:" names the command that would help.
 
 With -o json: {"item":{…},"attempts":[{"attempt","round","agent","plugin","due_at","started_at",
 "begun_at","ended_at","renewals","outcome","code","cause","error","output","log"}],"why":{"id","state","code","text","since","until","next",
-"acts"},"journal":[{"id","at","actor","action","subject","detail","changed","ids","keys"}]}: the last acts of people on it, of the
-last 30 days, as journal prints them.
+"acts"},"journal":[{"id","at","actor","action","subject","detail","changed","ids","keys"}]}: its newest 100 attempts, and the
+last acts of people on it, of the last 30 days, as journal prints them.
 
 acts are the acts that would help, as objects, the best first: {"act":"retry","item":17}. The acts are retry, reopen,
 finish, cancel, release, resume, set-limit, work, show-errors and install-plugin, each with the fields that it needs
@@ -73,10 +74,16 @@ crashes again and again on every machine), behind (other items come first), dead
 
 // show prints an item.
 func show(ctx context.Context, a *app.App, l ledgers.Any, it ledger.Item) error {
-	attempts, err := l.Attempts(ctx, it.ID)
+	p, most := a.Printer(), listedAttempts
+	if p.Format == report.Table {
+		most = shownAttempts
+	}
+	attempts, err := l.AttemptsBefore(ctx, it.ID, 0, most+1)
 	if err != nil {
 		return err
 	}
+	older := len(attempts) > most
+	attempts = attempts[:min(len(attempts), most)]
 	why, err := reason(ctx, a, l, it)
 	if err != nil {
 		return err
@@ -90,7 +97,7 @@ func show(ctx context.Context, a *app.App, l ledgers.Any, it ledger.Item) error 
 	if early := now.Add(-shownTime); s.since.Before(early) {
 		s.since = early
 	}
-	for _, at := range attempts {
+	for _, at := range slices.Backward(attempts) {
 		s.Attempts = append(s.Attempts, answer.NewAttempt(at))
 	}
 	acts, err := l.Journal(ctx, ledger.JournalQuery{Item: it.ID, Since: s.since, Limit: shownActs})
@@ -100,12 +107,13 @@ func show(ctx context.Context, a *app.App, l ledgers.Any, it ledger.Item) error 
 	for _, e := range acts {
 		s.Journal = append(s.Journal, answer.NewJournal(e))
 	}
-	p := a.Printer()
-	switch p.Format {
-	case report.Table:
-		return showText(a, p, s)
-	case report.CSV:
+	switch {
+	case p.Format == report.Table:
+		return showText(a, s, older)
+	case p.Format == report.CSV:
 		return failure.Usage("bad_flag", "", "show has more than rows: -o table, json or jsonl")
+	case older && !a.Quiet:
+		fmt.Fprintf(a.Stderr, "these are the newest %d attempts; the page of the item (ledgerd ui) and the API have all\n", most)
 	}
 	return p.Object(s)
 }
@@ -125,13 +133,14 @@ func inLocalTime(sentence string) string {
 }
 
 const (
-	shownActs     = 10                  // newest journal entries of an item that are shown
-	shownTime     = 30 * 24 * time.Hour // how far back they are looked for: no index leads from an item to its acts
-	shownAttempts = 10                  // newest attempts that people see
+	shownActs = 10                  // newest journal entries of an item that are shown
+	shownTime = 30 * 24 * time.Hour // how far back they are looked for: no index leads from an item to its acts
+	// Newest attempts that people see, and that JSON has. Each has an output of up to 1 MiB.
+	shownAttempts, listedAttempts = 10, 100
 )
 
-// showText prints an item for people.
-func showText(a *app.App, p *report.Printer, s shown) error {
+// showText prints an item for people. older: it has attempts that are not shown.
+func showText(a *app.App, s shown, older bool) error {
 	it := s.Item
 	var b strings.Builder
 	field := func(name, value string) {
@@ -176,12 +185,10 @@ func showText(a *app.App, p *report.Printer, s shown) error {
 	if s.since.After(time.Time(it.Added)) && len(s.Journal) < shownActs {
 		a.Advise(&b, "\nacts before %s: ledgerd journal --item %d\n", report.Local(s.since), it.ID)
 	}
-	attempts := s.Attempts
-	if n := len(attempts) - shownAttempts; n > 0 {
-		a.Advise(&b, "\n%s: ledgerd show %d -o json\n", report.Plural(int64(n), "earlier attempt"), it.ID)
-		attempts = attempts[n:]
+	if older {
+		a.Advise(&b, "\nearlier attempts: ledgerd show %d -o json\n", it.ID)
 	}
-	for _, at := range attempts {
+	for _, at := range s.Attempts {
 		showAttempt(&b, at)
 	}
 	_, err := io.WriteString(a.Stdout, b.String())
