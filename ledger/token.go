@@ -70,11 +70,12 @@ func (l *Ledger) leaseOf(ctx context.Context, r *Record, it Item, attempt int64)
 func (l *Lease) FullToken() string { return l.Token() + "." + l.LockID.String() }
 
 // Take sets the fields of a lease that another program has passed on: from its full token, a time to live that counts
-// from called, and the idempotency key of its round. The caller sets Item and the other exported fields. Error:
-// ErrInvalid if token is no full token.
-func (l *Lease) Take(token, idempotencyKey string, called time.Time, ttl time.Duration) error {
+// from called, the idempotency key of its round, and the answer of First. The caller sets Item and the other exported
+// fields. Error: ErrInvalid if token is no full token.
+func (l *Lease) Take(token, idempotencyKey string, called time.Time, ttl time.Duration, first bool) error {
 	t, err := parseFullToken(0, token)
 	l.ID, l.Attempt, l.LockID, l.called, l.ttl, l.key = t.ItemID, t.attempt, t.LockID, called, ttl, idempotencyKey
+	l.first = first
 	return err
 }
 

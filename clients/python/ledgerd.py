@@ -458,6 +458,7 @@ class _Lent(TypedDict):
 class Lent(_Lent, total=False):
     traceparent: str
     tracestate: str
+    first: bool
 
 
 class Lock(TypedDict):
@@ -845,7 +846,7 @@ class Client:
         resume: also return what the agent holds already, extended
         ahead: the start of each item is reported by itself, before it begins
         shard: only part i of n of the items, as i/n with i from 0
-        exact: payloads byte for byte, as {"base64": …}
+        exact: payloads byte for byte: as {"base64": …} where JSON would change them
         """
         answer: Claimed = self._call("POST", "/claims", body={"kind": kind, "agent": agent, "limit": limit, "lease_s": lease_s, "items": items, "wait_s": wait_s, "resume": resume, "ahead": ahead, "shard": shard, "exact": exact})
         return answer

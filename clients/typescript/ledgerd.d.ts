@@ -171,7 +171,7 @@ export interface Claim {
   ahead?: boolean;
   /** only part i of n of the items, as i/n with i from 0 */
   shard?: string;
-  /** payloads byte for byte, as {"base64": …} */
+  /** payloads byte for byte: as {"base64": …} where JSON would change them */
   exact?: boolean;
 }
 
@@ -528,6 +528,7 @@ export interface Lent {
   idempotency_key: string;
   alone: boolean;
   resumed: boolean;
+  first?: boolean;
 }
 
 export interface Lock {

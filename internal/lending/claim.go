@@ -33,7 +33,7 @@ type Claim struct {
 	// Shard limits new items to one part.
 	Shard string `json:"shard,omitempty" jsonschema:"only part i of n of the items, as i/n with i from 0"`
 	// Exact is for programs that need the exact bytes of a payload, and not only its JSON.
-	Exact bool `json:"exact,omitempty" jsonschema:"payloads byte for byte, as {\"base64\": …}"`
+	Exact bool `json:"exact,omitempty" jsonschema:"payloads byte for byte: as {\"base64\": …} where JSON would change them"`
 }
 
 // Lent is an item with its lease.
@@ -59,6 +59,8 @@ type Lent struct {
 	Idempotency string `json:"idempotency_key"`
 	Alone       bool   `json:"alone"`
 	Resumed     bool   `json:"resumed"`
+	// First: it is the first attempt since the item was added, or opened again.
+	First bool `json:"first,omitempty"`
 }
 
 // Claimed is the answer of a claim.
@@ -337,9 +339,9 @@ func lent(ls *ledger.Lease, exact bool) Lent {
 		Fingerprint: ls.Fingerprint, Round: ls.Round, Attempt: ls.Attempt, Failures: ls.Failures, Crashes: ls.Crashes,
 		Losses: ls.Losses, Idempotency: ls.IdempotencyKey(), Payload: ls.Payload, Due: report.Time(ls.Due),
 		Leased: report.Time(ls.StartedAt), Expires: report.Time(ls.ExpiresAt), Alone: ls.Alone, Resumed: ls.Resumed,
-		Traceparent: parent, Tracestate: state}
-	if exact && len(ls.Payload) > 0 {
-		l.Payload = ledger.JSON(map[string][]byte{"base64": ls.Payload})
+		First: ls.First(), Traceparent: parent, Tracestate: state}
+	if exact {
+		l.Payload = report.Exact(ls.Payload)
 	}
 	return l
 }

@@ -236,7 +236,7 @@ type (
 func offerWork(s *protocol.Server, me answer.Me, from visits) {
 	offer(s, me, from, tool{name: "add", scope: access.Add, repeats: true,
 		about:  "Add items. One whose kind, scope and key are known is not added twice.",
-		fields: map[string]string{"items": ""}, edit: chooseItem}, addItems)
+		fields: map[string]string{"items": "50 at most"}, edit: chooseItem}, addItems)
 	offer(s, me, from, tool{name: "claim", scope: access.Work,
 		about: "Lease items of a kind to you: first those that you hold, then new ones, limit in all. " +
 			"Finish or release each by its token.",
@@ -286,7 +286,13 @@ func ofAnyType(s *jsonschema.Schema) {
 	s.Types, s.AnyOf = nil, append(choice(), &jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{AnyOf: choice()}})
 }
 
+// maxAdded bounds the items of one call, so that the verdicts fit into an answer of the usual size.
+const maxAdded = 50
+
 func addItems(ctx context.Context, v *visit, in addArgs) (any, error) {
+	if n := len(in.Items); n > maxAdded {
+		return nil, wrong("items", "add the others by another call", "%d items, at most %d", n, maxAdded)
+	}
 	var got answer.Verdicts
 	if err := v.api.ask(ctx, http.MethodPost, "/items", nil, in.Items, &got); err != nil {
 		return nil, err

@@ -174,7 +174,12 @@ func stats(ctx context.Context, v *visit, _ statsArgs) (any, error) {
 			rows = append(rows, map[string]any{"kind": k.Kind})
 		}
 	}
-	return map[string]any{"kinds": rows, "agents": got.Agents}, nil
+	data := map[string]any{"kinds": rows, "agents": got.Agents}
+	for n := len(rows); n > 1 && len(told{}.text(data, v.most)) > v.most; {
+		n /= 2
+		data["kinds"], data["left_out"] = rows[:n], len(rows)-n
+	}
+	return data, nil
 }
 
 // actArgs requests an act on all matching items, or is about an act that was requested before.

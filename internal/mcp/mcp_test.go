@@ -361,6 +361,15 @@ func TestData(t *testing.T) {
 			t.Errorf("%s: %d bytes, then %d bytes; cut %v, %v", tool, len(short.text), len(whole.text), short.Cut, whole.Cut)
 		}
 	}
+	for i := range 100 {
+		must.Do(t)(r.l.EditKind(t.Context(), "test", fmt.Sprint("kind", i), func(*ledger.Kind, bool) {}))
+	}
+	if got := a.call("stats", o{}); len(got.text) > usualSize || got.Data["left_out"] == nil {
+		t.Errorf("stats of 100 kinds have %d bytes, left out %v", len(got.text), got.Data["left_out"])
+	}
+	if got := a.try("add", o{"items": slices.Repeat([]o{{"kind": "task", "key": "k"}}, maxAdded+1)}); got.Error == nil {
+		t.Errorf("too many items at once: %s", got.text)
+	}
 	seen := 0
 	for cursor, more := "", true; more; {
 		got := a.call("list", o{"cursor": cursor, "payload": true})

@@ -1,9 +1,7 @@
 package remote
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -152,7 +150,7 @@ func (l *Ledger) claim(ctx context.Context, c ledger.Claim, limit int, resume bo
 		if lent.Resumed && !c.Resume { // StartedAt is the time of this call, by which the worker compares the clocks
 			ls.StartedAt = ls.ExpiresAt.Add(-c.TTL)
 		}
-		if err := ls.Take(lent.Token, lent.Idempotency, called, c.TTL); err != nil {
+		if err := ls.Take(lent.Token, lent.Idempotency, called, c.TTL, lent.First); err != nil {
 			return lending.Claimed{}, nil, err
 		}
 		leases[i] = ls
@@ -355,30 +353,16 @@ func endTooLarge(r ledger.Result, err error) error {
 // ending returns an end as it is sent.
 func ending(e *ledger.Ending) lending.Ending {
 	r := e.Result
-	out := lending.Ending{Token: e.Lease.FullToken(), Outcome: r.Outcome, Output: exact(r.Output), Code: r.Code,
+	out := lending.Ending{Token: e.Lease.FullToken(), Outcome: r.Outcome, Output: report.Exact(r.Output), Code: r.Code,
 		Error: r.Error, Final: r.Final, Delay: r.Delay.Seconds(), AtMost: r.AtMost, Log: r.Log, Worker: r.Worker,
 		NoReport: r.NoReport, Tallied: true}
 	for _, it := range r.Emit {
 		parent, state := tracing.Split(it.Trace)
 		out.Emit = append(out.Emit, answer.Addition{Kind: it.Kind, Scope: it.Scope, Key: it.Key, Fingerprint: it.Fingerprint,
-			Payload: exact(it.Payload), ShardKey: it.ShardKey, Priority: it.Priority, Due: answer.Moment{Time: it.Due},
+			Payload: report.Exact(it.Payload), ShardKey: it.ShardKey, Priority: it.Priority, Due: answer.Moment{Time: it.Due},
 			Every: it.Every, Zone: it.Zone, Source: it.Source, Given: it.Given, Traceparent: parent, Tracestate: state})
 	}
 	return out
-}
-
-// exact encodes bytes so that the server gets the same bytes: as JSON if encoding/json would not change them, else in
-// base 64. The server takes null for no bytes.
-func exact(b []byte) report.Bytes {
-	if len(b) == 0 {
-		return nil
-	}
-	var compact bytes.Buffer
-	unchanged := json.Compact(&compact, b) == nil && bytes.Equal(compact.Bytes(), b) && !bytes.ContainsAny(b, "<>&")
-	if unchanged && string(b) != "null" && !bytes.HasPrefix(b, []byte(`{"base64"`)) {
-		return b
-	}
-	return ledger.JSON(map[string][]byte{"base64": b})
 }
 
 // Lease returns the lease that a short token names.
@@ -390,5 +374,5 @@ func (l *Ledger) Lease(ctx context.Context, id, attempt int64) (*ledger.Lease, e
 	}
 	ls := &ledger.Lease{Item: out.Item, Agent: out.Agent, StartedAt: out.StartedAt, ExpiresAt: out.Expires,
 		Alone: out.Alone}
-	return ls, ls.Take(out.Token, "", called, 0)
+	return ls, ls.Take(out.Token, "", called, 0, false)
 }

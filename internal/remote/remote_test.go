@@ -496,4 +496,10 @@ func TestClaimHolds(t *testing.T) {
 	if err := r.http.Renew(ctx, time.Minute, ls)[0]; !errors.Is(err, ledger.ErrLeaseLost) {
 		t.Errorf("it has ended: %v", err)
 	}
+	must.Do(t)(r.l.Reopen(ctx, "test", ledger.IDs(ls.ID)))
+	leases, _, err = r.http.ClaimWithin(ctx, ledger.Claim{Kind: "page", Agent: "w", Limit: 5, TTL: 10 * time.Second})
+	r.ok(err)
+	if again := leases[0]; again.Attempt != 2 || !again.First() {
+		t.Errorf("attempt %d after it was opened again; the first: %v", again.Attempt, again.First())
+	}
 }

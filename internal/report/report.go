@@ -139,6 +139,21 @@ func (b *Bytes) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
+// Exact returns Bytes that are b when they have been encoded, by Marshal or by package json, and decoded: JSON that
+// neither changes as it is, all else in base 64.
+func Exact(b []byte) Bytes {
+	if len(b) == 0 {
+		return nil
+	}
+	compact := bytes.NewBuffer(make([]byte, 0, len(b)))
+	if json.Compact(compact, b) == nil && bytes.Equal(compact.Bytes(), b) && !bytes.ContainsAny(b, `<>&\`) &&
+		bytes.Equal(escapeJSON(b), b) && string(b) != "null" && !bytes.HasPrefix(b, []byte(`{"base64"`)) {
+		return b
+	}
+	text, _ := json.Marshal(map[string][]byte{"base64": b}) // it cannot fail
+	return text
+}
+
 // column is a column of rows of one type.
 type column struct {
 	name  string

@@ -385,3 +385,24 @@ func TestReadBack(t *testing.T) {
 		}
 	}
 }
+
+// TestExact: bytes stay the same, through both encoders and a decoder.
+func TestExact(t *testing.T) {
+	for text, plain := range map[string]bool{`{"a":[1,"b",1e400,true]}`: true, `"é"`: true, "": false, "null": false, "1 ": false,
+		`{"a": 1}`: false, `"<&>"`: false, "\"\u2028\"": false, "\"\u202e\"": false, `{"base64":"QQ=="}`: false,
+		`{"\u0062ase64":"QQ=="}`: false, "\"\xff\"": false, "\xff": false, "\x00": false, `"\u003c"`: false} {
+		raw := Exact([]byte(text))
+		if plain != (string(raw) == text && text != "") {
+			t.Errorf("%q is sent as %s", text, raw)
+		}
+		for _, encode := range []func(any) ([]byte, error){json.Marshal, Marshal} {
+			sent, err := encode([]Bytes{raw})
+			must.OK(t, err)
+			var got []Bytes
+			must.OK(t, json.Unmarshal(sent, &got))
+			if string(got[0]) != text {
+				t.Errorf("%q has become %q by %s", text, got[0], sent)
+			}
+		}
+	}
+}

@@ -91,6 +91,9 @@ func mcpHere(ctx context.Context, a *app.App, o mcpFlags) error {
 		}
 		grant.Scopes = append(grant.Scopes, access.Scope(s))
 	}
+	if !grant.May(access.Read) {
+		return failure.Usage("bad_flag", "--scope read,"+strings.Join(o.scopes, ","), "--scope: an agent needs read as well")
+	}
 	l, err := openForAgent(ctx, a, o.kinds)
 	if err != nil {
 		return err
