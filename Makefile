@@ -208,10 +208,6 @@ chaos: ## 10,000 claims over HTTP are cut; ledgerd under faults, histories judge
 mutants: ## plant bugs and see that each is caught; MUTANTFLAGS, see go run ./internal/mutanttest -help
 	$(WITHPOSTGRES) $(GO) run ./internal/mutanttest $(MUTANTFLAGS)
 
-.PHONY: soak
-soak: ## 30 minutes of steady work on both databases: nothing may grow
-	$(GO) run ./cmd/ledgerchaos -soak 30m
-
 .PHONY: demo
 demo: build ## build, then work a sample inbox with the embedded SQLite ledger
 	@PATH="$(CURDIR)/bin:$$PATH" ./examples/demo.sh
