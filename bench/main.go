@@ -21,7 +21,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/ledgerd/ledgerd/bench/internal/late"
 	"github.com/ledgerd/ledgerd/bench/internal/measure"
 	"github.com/ledgerd/ledgerd/bench/internal/ours"
 	"github.com/ledgerd/ledgerd/bench/internal/peers"
@@ -32,19 +31,10 @@ import (
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("bench: ")
-	if len(os.Args) > 1 && os.Args[1] == "hold" {
-		if err := late.Hold(os.Args[2:]); err != nil {
-			log.Fatal(err)
-		}
-		return
-	}
 	if err := run(); err != nil {
 		log.Fatal(err)
 	}
 }
-
-// lateName is what -only calls the late completion.
-const lateName = "late"
 
 func run() error {
 	url := flag.String("postgres", os.Getenv("LEDGERD_TEST_POSTGRES"), "`URL` of a Postgres database in which schemas "+
@@ -71,7 +61,6 @@ func run() error {
 		for _, sc := range s.scenarios() {
 			fmt.Printf("%-16s %s\n", sc.Name, sc.Title)
 		}
-		fmt.Printf("%-16s %s\n", lateName, "a completion that comes too late")
 		return nil
 	}
 	if *url == "" {
@@ -134,12 +123,6 @@ func (s *suite) run(ctx context.Context, parent string, pattern *regexp.Regexp, 
 		fmt.Fprintf(os.Stderr, "  %.0f s %s\n", result.Seconds, result.Error)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
-		}
-	}
-	if pattern.MatchString(lateName) {
-		fmt.Fprintln(os.Stderr, lateName)
-		if r.Late, err = late.All(ctx, s.Bench, os.Stderr); err != nil {
-			r.LateError = err.Error()
 		}
 	}
 	r.Seconds = time.Since(began).Seconds()

@@ -25,8 +25,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/ledgerd/ledgerd/internal/chaostest"
 )
 
@@ -51,7 +49,7 @@ type flags struct {
 	seed              uint64
 	program, dir      string
 	judge             string
-	most, soak        time.Duration
+	most              time.Duration
 }
 
 func run(ctx context.Context, args []string, out io.Writer) (broken bool, err error) {
@@ -69,8 +67,6 @@ func run(ctx context.Context, args []string, out io.Writer) (broken bool, err er
 		"`folder` for the files of runs; those of runs without violations are removed")
 	set.StringVar(&f.judge, "judge", "", "`folder` of a run, whose files are checked again")
 	set.DurationVar(&f.most, "most", 0, "begin no run after this `time`; 0: all")
-	set.DurationVar(&f.soak, "soak", 0, "instead of faults: work steadily for this `time` on each database, and see "+
-		"that nothing grows")
 	switch err := set.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return false, nil
@@ -84,7 +80,7 @@ func run(ctx context.Context, args []string, out io.Writer) (broken bool, err er
 		}
 		return report(out, res, f.judge), nil
 	}
-	plans, err := f.plans() // before the build, because it checks -db and -fault, also for -soak
+	plans, err := f.plans() // before the build, because it checks -db and -fault
 	if err != nil {
 		return false, err
 	}
@@ -92,9 +88,6 @@ func run(ctx context.Context, args []string, out io.Writer) (broken bool, err er
 		if f.program, err = build(ctx, f.dir); err != nil {
 			return false, err
 		}
-	}
-	if f.soak > 0 {
-		return f.soakAll(ctx, out)
 	}
 	return f.runAll(ctx, plans, out)
 }
@@ -138,30 +131,6 @@ func (f *flags) plans() (plans []chaostest.Plan, err error) {
 		}
 	}
 	return plans, nil
-}
-
-// soakAll makes a daemon on each database work for a long time, on both at once.
-func (f *flags) soakAll(ctx context.Context, out io.Writer) (growing bool, err error) {
-	g, ctx := errgroup.WithContext(ctx)
-	databases := strings.Split(f.databases, ",")
-	soaks := make([]chaostest.Soak, len(databases))
-	for i, name := range databases {
-		g.Go(func() (err error) {
-			c := chaostest.Campaign{Program: f.program, Dir: f.dir}
-			soaks[i], err = c.Soak(ctx, chaostest.Database(name), f.soak)
-			return err
-		})
-	}
-	if err := g.Wait(); err != nil {
-		return false, err
-	}
-	for _, s := range soaks {
-		if err := s.Print(out); err != nil {
-			return false, err
-		}
-		growing = growing || s.Growing()
-	}
-	return growing, nil
 }
 
 // build makes a chaos build from the module around the working directory.

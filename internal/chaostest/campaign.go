@@ -32,28 +32,24 @@ type Campaign struct {
 }
 
 // Work makes runs of these plans. It returns errors of the harness only; failures of ledgerd are in the results.
-func (c *Campaign) Work(ctx context.Context, plans []Plan) error {
-	needed := slices.ContainsFunc(plans, func(p Plan) bool { return p.Database == Postgres && !p.Fault.alone() })
-	return c.withServer(needed, func() error { return c.work(ctx, plans) })
-}
-
-// withServer calls fn with a folder, and with a server if one is needed.
-func (c *Campaign) withServer(needed bool, fn func() error) (err error) {
+func (c *Campaign) Work(ctx context.Context, plans []Plan) (err error) {
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return err
 	}
-	if c.Dir, err = filepath.Abs(c.Dir); err != nil || !needed {
-		return cmp.Or(err, fn())
+	if c.Dir, err = filepath.Abs(c.Dir); err != nil {
+		return err
 	}
-	if c.server, err = cluster.Start(cluster.Options{Fsync: true,
-		Settings: map[string]string{"max_connections": "400"}}); err != nil {
-		return fmt.Errorf("Postgres: %w", err)
+	if slices.ContainsFunc(plans, func(p Plan) bool { return p.Database == Postgres && !p.Fault.alone() }) {
+		if c.server, err = cluster.Start(cluster.Options{Fsync: true,
+			Settings: map[string]string{"max_connections": "400"}}); err != nil {
+			return fmt.Errorf("Postgres: %w", err)
+		}
+		defer func() {
+			err = cmp.Or(err, c.server.Close())
+			c.server = nil
+		}()
 	}
-	defer func() {
-		err = cmp.Or(err, c.server.Close())
-		c.server = nil
-	}()
-	return fn()
+	return c.work(ctx, plans)
 }
 
 func (c *Campaign) work(ctx context.Context, plans []Plan) error {

@@ -12,9 +12,15 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/internal/sqlstore"
 )
 
-// Statements are templates: {{S}} stands for the quoted schema, {{NOW}} for the database's
-// clock. In a condition the clock is (SELECT {{NOW}}), evaluated once; bare, it is volatile
-// and no index would serve the condition.
+// Statements are templates: {{S}} stands for the quoted schema, {{NOW}} for the database's clock. These rules keep them
+// right in any search_path, and their plans good on stale statistics:
+//   - A table has its schema: {{S}}.ledger_items.
+//   - In a condition the clock is (SELECT {{NOW}}), evaluated once; bare, it is volatile, and no index would serve the
+//     condition.
+//   - A sub-select picks rows of ledger_backlog. The condition of the UPDATE or DELETE around it names no state, due_at
+//     or expires_at: these would make partial indexes eligible there.
+//   - There is no IN (SELECT … LIMIT n): it may run again, and take more than n rows.
+//   - There is no LIKE: it gives characters of the user's text a meaning.
 
 // The SQL of up to maxRendered templates of up to maxTemplate bytes is kept: filters have endless forms.
 const maxRendered, maxTemplate = 2000, 16 << 10

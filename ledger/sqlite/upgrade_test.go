@@ -106,6 +106,20 @@ func TestNoMigrate(t *testing.T) {
 	mustOpen(t, fresh, sqlite.Options{NoMigrate: true})
 }
 
+// A ledger that cannot be copied is not migrated, and no file is left beside it.
+func TestNoCopyNoMigration(t *testing.T) {
+	path := filepath.Join(t.TempDir(), strings.Repeat("l", 240)) // the name of a copy would be longer than 255 bytes
+	older(t, path, true)
+	_, err := sqlite.Open(t.Context(), path, sqlite.Options{MustExist: true, Copy: true})
+	if e, ok := errors.AsType[*ledger.Error](err); !ok || e.Hint != "nothing was changed" ||
+		!strings.Contains(e.Message, "was not migrated: no copy of it could be written: ") {
+		t.Errorf("%v", err)
+	}
+	if have, files := version(t, path); have != schema.Oldest || len(files) != 1 {
+		t.Errorf("schema %d, files %q", have, files)
+	}
+}
+
 // A ledger is copied before it is migrated, unless it is empty. No copy replaces another one.
 func TestCopyBeforeMigration(t *testing.T) {
 	dir := t.TempDir()

@@ -33,7 +33,7 @@
 // read there. Later rounds ask it first. If it fails permanently, the given URL is asked again. URLs with a password
 // are not stored.
 //
-// A host is a name with a port. Few feeds of a host are fetched at a time. A host that refuses is asked less often
+// A host is a name with a port. Few feeds of a host are fetched at a time. A host that refuses rests for a second
 // (see the plugin urlcheck). Only the feed that was refused waits for its Retry-After. Cookies are kept until the end
 // of the redirects. A feed that would have to wait for its host longer than a second is snoozed. These limits hold for
 // one process. To limit all machines together, set limits of the kind (ledgerd kind set feed

@@ -326,43 +326,6 @@ func TestAbortedHTTP2(t *testing.T) {
 	}
 }
 
-// A lone % stands for itself, in a URL and in a redirect.
-func TestLonePercent(t *testing.T) {
-	leakFree(t)
-	srv := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		switch r.RequestURI {
-		case "/100%25-off":
-			w.Header().Set("Location", "/50%")
-			w.WriteHeader(http.StatusFound)
-		case "/50%25":
-		default:
-			t.Errorf("asked for %s", r.RequestURI)
-		}
-	})
-	out, err := open(t, defaults()).check(t.Context(), fine(srv.URL+"/100%-off"))
-	if err != nil || len(out.Redirects) != 1 {
-		t.Errorf("%+v, %v", out, err)
-	}
-}
-
-// http redirects to https, the usual case: both answers are there.
-func TestRedirectToTLS(t *testing.T) {
-	leakFree(t)
-	ca := newCA(t)
-	secure := serveTLS(t, ca.issue("127.0.0.1", time.Now().Add(time.Hour)), true, func(w http.ResponseWriter,
-		_ *http.Request) {
-	})
-	srv := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		http.Redirect(w, r, secure.URL+"/x", http.StatusMovedPermanently)
-	})
-	c := open(t, defaults())
-	c.Transport.TLSClientConfig.RootCAs = ca.pool
-	out, err := c.check(t.Context(), fine(srv.URL))
-	if err != nil || out.FinalURL != secure.URL+"/x" || out.TLS == nil || len(out.Redirects) != 1 {
-		t.Errorf("got %+v, %v", out, err)
-	}
-}
-
 // The answer of the hop before is not taken for the answer of the last.
 func TestRedirectToNoAnswer(t *testing.T) {
 	leakFree(t)

@@ -105,12 +105,9 @@
 // check keeps its place at the host while it stays there, from HEAD to GET and from one redirect to
 // the next.
 //
-// A host that refuses (429, or Retry-After with 408, 425 or 5xx) is slowed down, not closed. A refusal halves its
-// rate, and each good answer adds an eighth of the remaining rate, until it is asked at full pace again (additive
-// increase, multiplicative decrease, as the congestion avoidance of RFC 5681). Refusals without a good answer between
-// them go on halving, down to one request per Retry-After or per 30s, whichever is more often. Only the URL that was
-// refused waits for its whole Retry-After. A URL that is refused again while others of its host are answered well
-// does not slow the host, and the fourth refusal of a URL in a row is a failure.
+// A host that refuses (429, or Retry-After with 408, 425 or 5xx) rests for a second after each refusal. Then it is
+// asked at full pace again. Only the URL that was refused waits for its whole Retry-After, and its fourth refusal in a
+// row is a failure. For a host with a strict limit, set interval or a rate of the kind.
 //
 // A list is often sorted by host, and items that wait occupy places that other hosts could use. So a
 // check whose turn is likely to come within a second waits in place, and any other is snoozed until

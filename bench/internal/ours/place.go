@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -172,16 +171,4 @@ func (p *Place) Exec(ctx context.Context, statements ...string) error {
 		}
 	}
 	return nil
-}
-
-// OpenAddress opens the ledger at an address from Place.Address, in another process.
-func OpenAddress(ctx context.Context, address string) (*ledger.Ledger, error) {
-	if file, ok := strings.CutPrefix(address, "sqlite:"); ok {
-		return (&Place{file: file}).Open(ctx)
-	}
-	u, err := url.Parse(address)
-	if err != nil {
-		return nil, err
-	}
-	return (&Place{url: address, schema: u.Query().Get("search_path")}).Open(ctx)
 }

@@ -22,21 +22,15 @@ import (
 
 var made atomic.Int64
 
-// database makes a new file and opens it.
+// database makes a new file and opens it with the settings of ledgerd: write-ahead log, every commit on the disk.
 func database(dir string) (db *sql.DB, path string, err error) {
 	path = filepath.Join(dir, fmt.Sprintf("peer-%d.db", made.Add(1)))
-	db, err = open(path)
-	return db, path, err
-}
-
-// open opens a file with the settings of ledgerd: write-ahead log, every commit on the disk.
-func open(path string) (*sql.DB, error) {
-	db, err := sql.Open("sqlite", "file:"+path+
+	db, err = sql.Open("sqlite", "file:"+path+
 		"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(10000)&_txlock=immediate")
 	if err == nil {
 		db.SetMaxOpenConns(1) // as these queues recommend; more connections would only wait for each other
 	}
-	return db, err
+	return db, path, err
 }
 
 // Goqite sends n messages, a batch in one transaction, then receives and deletes them one by one, as its own benchmark
@@ -47,7 +41,7 @@ func Goqite(ctx context.Context, dir string, n int) (add, drain float64, err err
 		return 0, 0, err
 	}
 	defer func() { err = errors.Join(err, db.Close(), ours.RemoveSQLite(path)) }()
-	q, err := NewGoqite(ctx, db, time.Minute)
+	q, err := newGoqite(ctx, db)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -74,8 +68,8 @@ func Goqite(ctx context.Context, dir string, n int) (add, drain float64, err err
 	return add, float64(n) / time.Since(began).Seconds(), nil
 }
 
-// NewGoqite makes a queue and goqite's table. The module contains the schema, and users have to apply it.
-func NewGoqite(ctx context.Context, db *sql.DB, timeout time.Duration) (*goqite.Queue, error) {
+// newGoqite makes a queue and goqite's table. The module contains the schema, and users have to apply it.
+func newGoqite(ctx context.Context, db *sql.DB) (*goqite.Queue, error) {
 	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "maragu.dev/goqite").Output()
 	if err != nil {
 		return nil, fmt.Errorf("go list: %w", err)
@@ -87,7 +81,7 @@ func NewGoqite(ctx context.Context, db *sql.DB, timeout time.Duration) (*goqite.
 	if _, err := db.ExecContext(ctx, string(schema)); err != nil {
 		return nil, err
 	}
-	return goqite.New(goqite.NewOpts{DB: db, Name: ours.Kind, Timeout: timeout}), nil
+	return goqite.New(goqite.NewOpts{DB: db, Name: ours.Kind, Timeout: time.Minute}), nil
 }
 
 func sendGoqite(ctx context.Context, db *sql.DB, q *goqite.Queue, from, n int) error {

@@ -34,8 +34,6 @@ func part(name string, r *Report) (string, bool) {
 		return targets(r), true
 	case "figures":
 		return figures(r, func(s measure.Result) bool { return s.Growth == "" }), true
-	case "late":
-		return lateTable(r), true
 	case "expect":
 		return expect(r), true
 	case "peers":
@@ -107,27 +105,6 @@ func cell(s measure.Result, side string, m measure.Metric) string {
 	}
 	return fmt.Sprintf("%s (%s – %s)", measure.Format(f.Median, m.Unit), measure.Format(f.Min, m.Unit),
 		measure.Format(f.Max, m.Unit))
-}
-
-func lateTable(r *Report) string {
-	var b strings.Builder
-	b.WriteString("| | the late worker is told | the item then | in the end | |\n|---|---|---|---|---|\n")
-	for _, o := range r.Late {
-		mark := "refused"
-		if o.Accepted {
-			mark = "**accepted**"
-		}
-		fmt.Fprintf(&b, "| %s %s, %s | %s | %s | %s | %s |\n", o.Queue, r.version(o.Queue), o.Database, o.Told, o.Then, o.End,
-			mark)
-	}
-	return strings.TrimSpace(b.String())
-}
-
-func (r *Report) version(queue string) string {
-	if queue == "ledgerd" {
-		return r.About.Commit
-	}
-	return r.About.Versions[queue]
 }
 
 // expect returns what ledgerd reaches on each database.

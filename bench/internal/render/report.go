@@ -13,22 +13,19 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/ledgerd/ledgerd/bench/internal/late"
 	"github.com/ledgerd/ledgerd/bench/internal/measure"
 	"github.com/ledgerd/ledgerd/bench/internal/setup"
 )
 
 // Report is one run.
 type Report struct {
-	Date      string           `json:"date"`
-	Rounds    int              `json:"rounds"`
-	Scale     float64          `json:"scale"`
-	Whole     bool             `json:"whole"` // all scenarios, at full size
-	Seconds   float64          `json:"seconds"`
-	About     setup.About      `json:"about"`
-	Results   []measure.Result `json:"results"`
-	Late      []late.Outcome   `json:"late"`
-	LateError string           `json:"late_error,omitempty"`
+	Date    string           `json:"date"`
+	Rounds  int              `json:"rounds"`
+	Scale   float64          `json:"scale"`
+	Whole   bool             `json:"whole"` // all scenarios, at full size
+	Seconds float64          `json:"seconds"`
+	About   setup.About      `json:"about"`
+	Results []measure.Result `json:"results"`
 }
 
 // Err returns an error with the scenarios that failed; a missed target is no error.
@@ -38,9 +35,6 @@ func (r *Report) Err() error {
 		if s.Error != "" {
 			all = append(all, fmt.Errorf("%s: %s", s.Name, s.Error))
 		}
-	}
-	if r.LateError != "" {
-		all = append(all, errors.New(r.LateError))
 	}
 	return errors.Join(all...)
 }
@@ -163,9 +157,6 @@ func Text(w io.Writer, r *Report) {
 		}
 	}
 	t.Flush()
-	for _, o := range r.Late {
-		fmt.Fprintf(w, "late completion, %s on %s: %s\n", o.Queue, o.Database, accepted(o))
-	}
 	fmt.Fprintf(w, "%.0f s\n", r.Seconds)
 }
 
@@ -205,11 +196,4 @@ func verdict(v measure.Verdict) string {
 		return "met, with the aim"
 	}
 	return "met"
-}
-
-func accepted(o late.Outcome) string {
-	if o.Accepted {
-		return "ACCEPTED (" + o.End + ")"
-	}
-	return "refused (" + o.Told + ")"
 }

@@ -12,9 +12,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -33,17 +31,6 @@ func main() {
 		"chaos":     func() *sdk.Plugin { return misbehaving("chaos", sdk.OnLostRepeat) },
 		"chaosmail": func() *sdk.Plugin { return misbehaving("chaosmail", sdk.OnLostDoubt) },
 	}})
-}
-
-// At SIGUSR1 the program prints its number of goroutines.
-func init() {
-	asked := make(chan os.Signal, 1)
-	signal.Notify(asked, syscall.SIGUSR1)
-	go func() {
-		for range asked {
-			fmt.Fprintln(os.Stderr, "goroutines", runtime.NumGoroutine())
-		}
-	}()
 }
 
 // instrument puts a recorder in front of a store, if this process has a history.

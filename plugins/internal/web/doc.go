@@ -2,6 +2,6 @@
 // redirects, and the codes of errors. A plugin that uses it makes the same promises about private addresses and the
 // same codes as all others.
 //
-// hosts.go keeps the pace of each host and slows down for one that refuses; failure.go has the codes of errors and
-// reads Retry-After.
+// hosts.go keeps the pace of each host and lets one that refuses rest; failure.go has the codes of errors and reads
+// Retry-After.
 package web

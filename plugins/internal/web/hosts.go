@@ -3,7 +3,6 @@ package web
 import (
 	"context"
 	"fmt"
-	"hash/maphash"
 	"net/http"
 	"sync"
 	"time"
@@ -22,22 +21,9 @@ const (
 	closeTurns = 10 * time.Millisecond
 )
 
-// The rate of a host that refuses (see [Refuses]) follows additive increase, multiplicative decrease, as the
-// congestion avoidance of RFC 5681. A refusal halves it. Each other answer adds 1/recovery of the rate that was
-// left after the first refusal, until the host is asked at full pace again.
-const (
-	recovery = 8                // good answers that make up for one refusal
-	minStep  = 0.02             // requests a second that a good answer adds at least
-	minGap   = time.Millisecond // shorter gaps are none
-	maxGap   = 30 * time.Second // or Retry-After, if that is shorter
-)
-
 // maxRefusals is how often in a row a URL is put off after a refusal. After that it has failed: the pace is not the
 // cause.
 const maxRefusals = 3
-
-// maxRefused is how many refused URLs of a host are remembered.
-const maxRefused = 1 << 16
 
 // usualHold is how long a check may keep its place at a little known host.
 const usualHold = 100 * time.Millisecond
@@ -47,7 +33,6 @@ const usualHold = 100 * time.Millisecond
 type hosts struct {
 	limit    int
 	interval time.Duration
-	seed     maphash.Seed
 
 	mu     sync.Mutex
 	byName map[string]*host
@@ -58,16 +43,10 @@ type hosts struct {
 type host struct {
 	places           *semaphore.Weighted
 	running, waiting int
-	next             time.Time       // no request starts earlier
-	gap              time.Duration   // between two requests, because the host refused; 0 if it did not of late
-	step             float64         // requests a second that a good answer adds while there is a gap
-	slowed           time.Time       // when slow was called last
-	good             bool            // it has answered without a refusal since slowed
-	took             time.Duration   // from a request to its answer: moving average
-	refused          map[uint64]bool // since its last good answer, by hash of the URL
-	promised         time.Time       // the turn of the check that was snoozed last
-	hold             time.Duration   // how long a check keeps its place: moving average
-	moved            time.Time       // when a place was last taken or given back
+	next             time.Time     // no request starts earlier
+	promised         time.Time     // the turn of the check that was snoozed last
+	hold             time.Duration // how long a check keeps its place: moving average
+	moved            time.Time     // when a place was last taken or given back
 }
 
 // Seat is a place at a host, held by one check.
@@ -76,7 +55,6 @@ type Seat struct {
 	host  *host
 	name  string
 	since time.Time // when the place was taken
-	asked time.Time // when its last request was to start
 }
 
 // Busy means that a check has to come again after Wait.
@@ -95,7 +73,7 @@ func (b *Busy) Error() string {
 
 // newHosts lets limit checks at a time go to each host, with interval between two requests; limit is 1 or more.
 func newHosts(limit int, interval time.Duration) *hosts {
-	return &hosts{limit: limit, interval: interval, seed: maphash.MakeSeed(), byName: map[string]*host{}, sweep: 1024}
+	return &hosts{limit: limit, interval: interval, byName: map[string]*host{}, sweep: 1024}
 }
 
 // Enter takes a place at the host, waiting up to Patience for it. The error is *Busy, or the
@@ -152,18 +130,15 @@ func (hs *hosts) get(name string) *host {
 		}
 		hs.sweep = 2*len(hs.byName) + 1024
 	}
-	h := &host{places: semaphore.NewWeighted(int64(hs.limit)), moved: time.Now(), refused: map[uint64]bool{}}
+	h := &host{places: semaphore.NewWeighted(int64(hs.limit)), moved: time.Now()}
 	hs.byName[name] = h
 	return h
 }
 
 // pace is the time from one check's start at h to the next one's while its places are taken.
 func (hs *hosts) pace(h *host) time.Duration {
-	return max(h.hold/time.Duration(hs.limit), hs.between(h))
+	return max(h.hold/time.Duration(hs.limit), hs.interval)
 }
-
-// between is the shortest time between two requests to h.
-func (hs *hosts) between(h *host) time.Duration { return max(hs.interval, h.gap) }
 
 // stalled is how long no check at h has begun or ended while all its places are taken. The stall tells nothing about
 // the pace after it, so it puts off all checks that wait, and does not increase the time between them.
@@ -177,7 +152,7 @@ func (hs *hosts) stalled(h *host, now time.Time) time.Duration {
 // expected is how long a check that comes now is likely to wait.
 func (hs *hosts) expected(h *host, now time.Time) time.Duration {
 	places := time.Duration(max(0, h.running+h.waiting+1-hs.limit)) * hs.pace(h)
-	turns := h.next.Sub(now) + time.Duration(h.waiting)*hs.between(h)
+	turns := h.next.Sub(now) + time.Duration(h.waiting)*hs.interval
 	return max(places, turns)
 }
 
@@ -199,19 +174,13 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// Turn waits until the next request to the host may start. If the host was slowed down meanwhile and the check has made
-// no request yet, it does not wait and the error is *Busy. Else the error is the cause with which ctx ended.
+// Turn waits until the next request to the host may start. The error is the cause with which ctx ended.
 func (s *Seat) Turn(ctx context.Context) error {
 	hs, h := s.hosts, s.host
 	hs.mu.Lock()
 	now := time.Now()
 	start := later(now, h.next)
-	usual := Patience + time.Duration(hs.limit)*hs.interval // the delay that the other checks at the host can cause
-	if s.asked.IsZero() && start.Sub(now) > usual {
-		defer hs.mu.Unlock()
-		return hs.snooze(h, s.name, now)
-	}
-	h.next, s.asked = start.Add(hs.between(h)), start
+	h.next = start.Add(hs.interval)
 	hs.mu.Unlock()
 	select {
 	case <-time.After(start.Sub(now)):
@@ -221,63 +190,16 @@ func (s *Seat) Turn(ctx context.Context) error {
 	}
 }
 
-// Answered adapts the pace of the host to an answer.
+// Answered lets the host rest for Patience if the answer is a refusal (see [Refuses]). Then it is asked at full pace
+// again. The rest is not longer, because a refusal of one URL tells little about the others.
 func (s *Seat) Answered(res *http.Response) {
-	hs, h, now := s.hosts, s.host, time.Now()
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	h.took += (now.Sub(s.asked) - h.took) / 4
-	url := maphash.String(hs.seed, res.Request.URL.String())
 	if !Refuses(res) {
-		delete(h.refused, url)
-		h.good = true
-		h.recover(hs.fullPace(h))
 		return
 	}
-	if len(h.refused) >= maxRefused {
-		clear(h.refused)
-	}
-	again := h.refused[url]
-	h.refused[url] = true
-	// Requests that were under way get the same answer once more, so only those after slowed count. A URL that is
-	// refused again while others are answered well tells nothing about the host.
-	if s.asked.After(h.slowed) && (!again || !h.good) {
-		h.slow(hs.fullPace(h), RetryAfter(res), now)
-	}
+	s.hosts.mu.Lock()
+	defer s.hosts.mu.Unlock()
+	s.host.next = later(s.host.next, time.Now().Add(Patience))
 }
-
-// fullPace is the time between two requests to h if it does not refuse.
-func (hs *hosts) fullPace(h *host) time.Duration {
-	return max(h.took/time.Duration(hs.limit), hs.interval, minGap)
-}
-
-// slow halves the rate, but not below one request per retryAfter.
-func (h *host) slow(full, retryAfter time.Duration, now time.Time) {
-	longest := maxGap
-	if retryAfter > 0 {
-		longest = min(retryAfter, maxGap)
-	}
-	first := h.gap == 0 || h.good
-	h.gap = min(2*max(h.gap, full), longest)
-	if first { // further refusals in a row keep the step
-		h.step = max(rate(h.gap)/recovery, minStep)
-	}
-	h.slowed, h.good = now, false
-	h.next = later(h.next, now.Add(h.gap))
-}
-
-// recover raises the rate by a step, up to the full pace.
-func (h *host) recover(full time.Duration) {
-	if h.gap == 0 {
-		return
-	}
-	if h.gap = time.Duration(float64(time.Second) / (rate(h.gap) + h.step)); h.gap <= full {
-		h.gap = 0
-	}
-}
-
-// rate is in requests a second.
-func rate(gap time.Duration) float64 { return 1 / gap.Seconds() }
 
 // Later returns the error of a check whose host refused it with f: it comes again after f.After.
 func (s *Seat) Later(f *failure.Error) *Busy {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -185,120 +184,43 @@ func TestLimitAndInterval(t *testing.T) {
 	}
 }
 
-// request asks for a path of a host that takes 100 ms for an answer, and returns how long it had to
-// wait.
-func request(t *testing.T, seat *Seat, path string, status int, retryAfter string) (waited time.Duration) {
-	t.Helper()
-	before := time.Now()
-	must.OK(t, seat.Turn(t.Context()))
-	waited = time.Since(before)
-	time.Sleep(100 * time.Millisecond)
-	seat.Answered(answer(path, status, retryAfter))
-	return waited
-}
-
-// A host that refuses is asked half as often each time, down to a bound, and step by step as often as before once
-// it answers again.
-func TestPaceAfterRefusals(t *testing.T) {
-	for retryAfter, bound := range map[string]time.Duration{"2": 2 * time.Second, "7200": maxGap, "": maxGap} {
-		synctest.Test(t, func(t *testing.T) {
-			hs := newHosts(1, 0)
-			seat := enter(t, hs)
-			defer seat.Leave()
-			for i := range 10 { // 10 links in 1 s: the host's full pace
-				if waited := request(t, seat, fmt.Sprint(i), 200, ""); waited > 0 {
-					t.Fatalf("request %d waited %s", i, waited)
-				}
-			}
-			for i := range 20 {
-				before := seat.host.gap
-				request(t, seat, fmt.Sprint("refused", i), 429, retryAfter)
-				if i == 0 {
-					before = hs.fullPace(seat.host)
-				}
-				if want := min(2*before, bound); seat.host.gap != want {
-					t.Fatalf("after refusal %d the gap is %s, want %s", i, seat.host.gap, want)
-				}
-			}
-			began := time.Now()
-			for range 80 {
-				request(t, seat, "good", 404, "")
-			}
-			if took := time.Since(began); seat.host.gap > 0 || took > 3*bound+30*time.Second {
-				t.Errorf("Retry-After %q: the gap is still %s after %s", retryAfter, seat.host.gap, took)
-			}
-		})
-	}
-}
-
-// One refusal among many good answers costs a few of them their pace, and no more.
-func TestOneRefusalAmongMany(t *testing.T) {
+// A host rests for a second after each refusal, also for those who wait for a place or a turn. An answer that is no
+// refusal, and another host, cause no rest.
+func TestRestAfterRefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		hs := newHosts(1, 0)
-		seat := enter(t, hs)
-		defer seat.Leave()
-		began := time.Now()
-		for i := range 399 {
-			status := 200
-			if i == 100 {
-				status = 429
-			}
-			request(t, seat, fmt.Sprint(i), status, "2")
-		}
-		if took := time.Since(began); took > 42*time.Second {
-			t.Errorf("399 requests took %s, of 39.9s without the refusal", took)
-		}
-	})
-}
-
-// A URL that is refused again and again while others are answered well does not slow its host.
-func TestOneURLThatAlwaysRefuses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		hs := newHosts(1, 0)
-		seat := enter(t, hs)
-		defer seat.Leave()
-		for i := range 6 {
-			request(t, seat, "refused", 429, "2")
-			if slowed := seat.host.gap > 0; slowed != (i == 0) {
-				t.Errorf("refusal %d: slowed is %v", i+1, slowed)
-			}
-			for j := range 20 {
-				request(t, seat, fmt.Sprint(j), 200, "")
-			}
-		}
-		request(t, seat, "refused", 200, "")
-		if request(t, seat, "refused", 429, "2"); seat.host.gap == 0 {
-			t.Error("after a good answer a refusal tells nothing about the host")
-		}
-	})
-}
-
-// Requests that were under way when the host refused have the same answer once more, and slow it
-// down once.
-func TestOneVolleyCountsOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		hs := newHosts(10, 0)
-		var seats []*Seat
-		for range 10 {
-			seat := enter(t, hs)
-			defer seat.Leave()
+		hs := newHosts(2, 0)
+		seat, other := enter(t, hs), enter(t, hs)
+		away, err := hs.Enter(t.Context(), "b.test:80")
+		must.OK(t, err)
+		for _, tt := range []struct {
+			status     int
+			retryAfter string
+			rest       time.Duration
+		}{{200, "", 0}, {429, "7200", Patience}, {503, "", 0}, {503, "10", Patience}, {404, "2", 0}, {429, "", Patience}} {
 			must.OK(t, seat.Turn(t.Context()))
-			seats = append(seats, seat)
+			seat.Answered(answer(tt.status, tt.retryAfter))
+			for s, rest := range map[*Seat]time.Duration{away: 0, other: tt.rest} {
+				began := time.Now()
+				must.OK(t, s.Turn(t.Context()))
+				if took := time.Since(began); took != rest {
+					t.Errorf("after %d with Retry-After %q: %s waited %s, want %s", tt.status, tt.retryAfter, s.name, took, rest)
+				}
+			}
 		}
-		time.Sleep(time.Millisecond)
-		for i, seat := range seats {
-			seat.Answered(answer(fmt.Sprint(i), 503, "10"))
-		}
-		if gap := seats[0].host.gap; gap != 2*minGap {
-			t.Errorf("after one volley the gap is %s, want %s", gap, 2*minGap)
-		}
-		if seats[0].Answered(answer("other", 503, "")); seats[0].host.gap >= 2*minGap {
-			t.Error("a 503 without Retry-After is taken for a refusal")
+		must.OK(t, seat.Turn(t.Context()))
+		seat.Answered(answer(429, ""))
+		time.Sleep(Patience / 2)
+		other.Answered(answer(429, "")) // the rest begins again
+		began := time.Now()
+		other.Leave()
+		last := enter(t, hs) // in place, because it does not wait longer than Patience
+		must.OK(t, last.Turn(t.Context()))
+		if took := time.Since(began); took != Patience {
+			t.Errorf("waited %s after the second refusal", took)
 		}
 	})
 }
 
-func answer(path string, status int, retryAfter string) *http.Response {
-	req := &http.Request{URL: &url.URL{Scheme: "http", Host: "a.test", Path: path}}
-	return &http.Response{Request: req, StatusCode: status, Header: http.Header{"Retry-After": {retryAfter}}}
+func answer(status int, retryAfter string) *http.Response {
+	return &http.Response{StatusCode: status, Header: http.Header{"Retry-After": {retryAfter}}}
 }
