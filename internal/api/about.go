@@ -38,6 +38,6 @@ func (description) write(c *Call) error {
 	if err != nil {
 		return err
 	}
-	c.sendWithETag(http.StatusOK, text)
+	c.sendWithETag(text)
 	return nil
 }

@@ -283,7 +283,7 @@ func (c *Call) answer(out any) {
 		c.fail(err)
 		return
 	}
-	c.sendWithETag(c.route.Status, body)
+	c.sendWithETag(body)
 }
 
 // lines writes one value of JSON on each line.
@@ -301,7 +301,7 @@ func (c *Call) lines(rows []any) {
 }
 
 // sendWithETag writes JSON with an ETag. A caller that has this content already gets status 304.
-func (c *Call) sendWithETag(status int, body []byte) {
+func (c *Call) sendWithETag(body []byte) {
 	if c.Method == http.MethodGet {
 		tag := etag(body)
 		c.w.Header().Set("ETag", tag)
@@ -310,7 +310,7 @@ func (c *Call) sendWithETag(status int, body []byte) {
 			return
 		}
 	}
-	c.send(status, mediaJSON, body)
+	c.send(http.StatusOK, mediaJSON, body)
 }
 
 // etag is the ETag of a content.

@@ -121,7 +121,7 @@ func responses(r *Route, answers *schemas) object {
 			content[mediaLines] = object{"schema": answers.of(r.out.Field(0).Type.Elem())}
 		}
 	}
-	all := object{strconv.Itoa(r.Status): object{"description": r.Summary, "content": content}}
+	all := object{"200": object{"description": r.Summary, "content": content}}
 	byStatus := map[int][]string{}
 	for _, name := range r.errorCodes() {
 		byStatus[codes[name].status] = append(byStatus[codes[name].status], name)

@@ -21,7 +21,6 @@ type Route struct {
 	Codes        []string      // of its errors, besides those of every route
 	MaxBody      int64         // bytes; 0: maxBody
 	Timeout      time.Duration // until the answer; 0: answerTime
-	Status       int           // of a good answer; 0: 200
 
 	own     bool         // it is only for ledgerd itself, see package calls; openapi.json does not have it
 	loose   bool         // fields of the body that the server does not know are ignored
@@ -42,7 +41,6 @@ func route[In, Out any](r Route, do func(*Call, In) (Out, error)) Route {
 	r.in, r.out = reflect.TypeFor[In](), reflect.TypeFor[Out]()
 	r.MaxBody = cmp.Or(r.MaxBody, maxBody)
 	r.Timeout = cmp.Or(r.Timeout, answerTime)
-	r.Status = cmp.Or(r.Status, http.StatusOK)
 	r.call = func(c *Call) (any, error) {
 		var in In
 		if err := c.bind(reflect.ValueOf(&in).Elem()); err != nil {

@@ -44,7 +44,7 @@ func newServer(me answer.Me, from visits) *protocol.Server {
 	s := protocol.NewServer(&protocol.Implementation{Name: "ledgerd", Version: version.String()},
 		&protocol.ServerOptions{Instructions: instructions, Capabilities: &protocol.ServerCapabilities{}})
 	offerTools(s, me, from)
-	offerItems(s, me, from)
+	offerItems(s, from)
 	offerRoles(s)
 	return s
 }

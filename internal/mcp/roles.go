@@ -6,9 +6,6 @@ import (
 	"strings"
 
 	protocol "github.com/modelcontextprotocol/go-sdk/mcp"
-
-	"github.com/ledgerd/ledgerd/internal/answer"
-	"github.com/ledgerd/ledgerd/internal/api/access"
 )
 
 // itemsAt is the prefix of the URIs of items.
@@ -18,10 +15,7 @@ const itemsAt = "ledger://items/"
 const maxOfItem = 32 << 10
 
 // offerItems lets agents read items by URI, in the form of the tool show.
-func offerItems(s *protocol.Server, me answer.Me, from visits) {
-	if !me.May(string(access.Read)) {
-		return
-	}
+func offerItems(s *protocol.Server, from visits) {
 	s.AddResourceTemplate(&protocol.ResourceTemplate{Name: "item", URITemplate: itemsAt + "{id}",
 		MIMEType: "application/json", Description: "an item, as show shows it"},
 		func(ctx context.Context, req *protocol.ReadResourceRequest) (*protocol.ReadResourceResult, error) {
