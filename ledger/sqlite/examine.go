@@ -48,7 +48,7 @@ func Examine(ctx context.Context, path string) (all []finding.Finding, sound boo
 	}
 	st, err := inspect(ctx, f)
 	if err == nil {
-		err = st.fits(f, Options{})
+		err = st.fits(f)
 	}
 	if err != nil {
 		add(sqlstore.Unusable("database", explain(path, err)))
