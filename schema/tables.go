@@ -15,10 +15,6 @@ type Content struct {
 // Meta is the table of facts about the ledger as a whole, such as its id.
 const Meta = "ledger_meta"
 
-// CopyFrom is the key in Meta that marks a ledger into which another one is being copied. Its value is the id of the
-// other ledger. The mark is removed when all rows are copied.
-const CopyFrom = "copy_from"
-
 // Restored is the key in Meta under which a ledger has its floors, with spaces between them. Without it, the ledger was
 // never restored.
 const Restored = "restored"

@@ -64,8 +64,6 @@ type Options struct {
 	Make bool
 	// ReadOnly opens an existing ledger on connections that cannot write. It has no effect on SQLite.
 	ReadOnly bool
-	// Unfinished also opens a ledger whose copy is not complete, and makes the ledger if there is none.
-	Unfinished bool
 	// URL returns the URL of a Postgres ledger anew, for the user and password of each new connection; may be nil.
 	URL func() (string, error)
 	// Migrated is called after Open has migrated a ledger in a file. If it is nil, Open refuses a ledger of an older

@@ -69,8 +69,8 @@ func (d postgresSchema) String() string { return redact.Text(d.url) }
 func (d postgresSchema) Brief() string { return d.String() }
 
 func (d postgresSchema) Open(ctx context.Context, o Options) (Store, error) {
-	store, err := postgres.Connect(ctx, d.url, postgres.Options{Schema: d.schema, MustExist: !o.Make && !o.Unfinished,
-		Unfinished: o.Unfinished, ReadOnly: o.ReadOnly, URL: o.URL})
+	store, err := postgres.Connect(ctx, d.url, postgres.Options{Schema: d.schema, MustExist: !o.Make,
+		ReadOnly: o.ReadOnly, URL: o.URL})
 	if err != nil {
 		return nil, err
 	}

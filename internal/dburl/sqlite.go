@@ -55,17 +55,13 @@ func ShortPath(path string) string {
 }
 
 func (d sqliteFile) Open(ctx context.Context, o Options) (Store, error) {
-	if o.Make || o.Unfinished {
+	if o.Make {
 		if err := makeFolder(filepath.Dir(d.path)); err != nil {
 			return nil, err
 		}
 	}
-	options := sqlite.Options{MustExist: !o.Make && !o.Unfinished, Unfinished: o.Unfinished}
-	if !o.Unfinished { // an unfinished copy is migrated without a backup: it can be copied again
-		options.NoMigrate, options.Copy = o.Migrated == nil, true
-		options.Migrated = func(from, to int, copied string) { o.Migrated(Migration{from, to, copied}) }
-	}
-	store, err := sqlite.Open(ctx, d.path, options)
+	store, err := sqlite.Open(ctx, d.path, sqlite.Options{MustExist: !o.Make, NoMigrate: o.Migrated == nil, Copy: true,
+		Migrated: func(from, to int, copied string) { o.Migrated(Migration{from, to, copied}) }})
 	if err != nil {
 		return nil, err
 	}

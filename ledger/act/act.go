@@ -30,7 +30,7 @@ const (
 const (
 	Migrate    Name = "migrate"     // make the ledger, or bring its schema up to date
 	ShowSchema Name = "show-schema" // look at which schema the ledger has
-	Copy       Name = "copy"        // copy the ledger to another place, or finish such a copy
+	Copy       Name = "copy"        // copy the ledger to another place
 	Examine    Name = "examine"     // have the database examined
 	Restored   Name = "restored"    // begin another incarnation of the ledger
 	Moved      Name = "moved"       // record where the database of the ledger is now

@@ -38,13 +38,9 @@ func TestOddNames(t *testing.T) {
 			p.raw(statement)
 			p.raw(`INSERT INTO ` + quoted +
 				` ("group", "a ""b""; -- c", "Größe, '%s' ?") VALUES ('x', 1, 'first'), ('x', 2, 'second'), ('y', 1, 'third')`)
-			name := table
-			if strings.Contains(table, ".") {
-				name = quoted
-			}
 			claims := claimer[odd](t, p, lockable.Table{
-				Name: name, LockedBy: "locked by ?", ExpiresAt: "EXPIRES-at", LockID: `lock"id`,
-				Where: `"Größe, '%s' ?" <> ? AND 'it''s ?' <> '"' /* ? */ -- ?`, Args: []any{"third"},
+				Name: table, LockedBy: "locked by ?", ExpiresAt: "EXPIRES-at", LockID: `lock"id`,
+				Where: `"Größe, '%s' ?" <> ? AND 'it''s ?' <> '"' -- all`, Args: []any{"third"},
 				OrderBy: `"a ""b""; -- c" DESC`})
 			got, err := claims.Claim(t.Context(), "o'neill; --", 5)
 			if err != nil || len(got) != 2 || got[0].Row.Ümlaut != "second" || got[1].Row.Quote != 1 {
@@ -83,16 +79,14 @@ func TestQualified(t *testing.T) {
 				"DEFAULT 0, date_imported text, locked_by text, expires_at INTEGER)")
 			p.raw(`INSERT INTO article (title) VALUES ('a')`)
 			table := review
-			table.Name, table.Where = "main.article", "article.reviewed = 0 AND main.article.id > 0"
+			table.Schema, table.Where = "main", "article.reviewed = 0 AND main.article.id > 0"
 			claims(t, claimer[article](t, p, table), "ann", 1, 1)
 			return
 		}
 		schema := one[string](p, "SELECT current_schema()::text")
 		articles(p, 1)
 		table := review
-		table.Name, table.Where = schema+".article", "article.reviewed = false AND "+schema+".article.id > 0"
-		claims(t, claimer[article](t, p, table), "ann", 1, 1)
-		table.Name = `"` + schema + `"."article"`
+		table.Schema, table.Where = schema, "article.reviewed = false AND "+schema+".article.id > 0"
 		claims(t, claimer[article](t, p, table), "ann", 1, 1)
 	})
 }
@@ -134,9 +128,8 @@ func TestChecks(t *testing.T) {
 			message string
 		}{
 			{"no table", rejected[article](p, change("artikel", func(t *lockable.Table) {})), "no table artikel"},
-			{"no name", rejected[article](p, lockable.Table{}), "must be a table"},
-			{"name", rejected[article](p, change("a.b.c", func(t *lockable.Table) {})), "must be a table"},
-			{"quote", rejected[article](p, change(`"article`, func(t *lockable.Table) {})), "a quote is not closed"},
+			{"no name", rejected[article](p, lockable.Table{}), "is required"},
+			{"qualified", rejected[article](p, change("main.article", func(t *lockable.Table) {})), "stands in Schema"},
 			{"view", rejected[article](p, change("articles_view", func(t *lockable.Table) {})),
 				"name the table that holds them"},
 			{"no column", rejected[article](p, change("article", func(t *lockable.Table) { t.LockedBy = "editor" })),
@@ -165,31 +158,22 @@ func TestChecks(t *testing.T) {
 				"1 placeholders"},
 			{"too many", rejected[article](p, change("article", func(t *lockable.Table) { t.Args = []any{1} })),
 				"there are 1 Args"},
-			{"escape", rejected[article](p, change("article", func(t *lockable.Table) { t.Where = "1 = 1) OR (1 = 1" })),
-				"parentheses"},
 			{"more", rejected[article](p, change("article", func(t *lockable.Table) { t.Where = "1 = 1; DROP TABLE article" })),
-				"without ;"},
-			{"open", rejected[article](p, change("article", func(t *lockable.Table) { t.Where = "title = 'x" })), "not closed"},
+				"cannot be claimed from"},
+			{"open", rejected[article](p, change("article", func(t *lockable.Table) { t.Where = "title = 'x" })),
+				"cannot be claimed from"},
+			{"numbered", rejected[article](p, change("article", func(t *lockable.Table) { t.Where = "id = $1" })),
+				"without a number"},
 			{"syntax", rejected[article](p, change("article", func(t *lockable.Table) { t.Where = "reviewed = = 1" })),
 				"cannot be claimed from"},
 			{"order", rejected[article](p, change("article", func(t *lockable.Table) { t.OrderBy = "importance DESC" })),
 				"cannot be claimed from"},
 			{"order's arguments", rejected[article](p, change("article", func(t *lockable.Table) { t.OrderBy = "id = ?" })),
-				"no arguments"},
+				"0 Args"},
 			{"ttl", rejected[article](p, change("article", func(t *lockable.Table) { t.TTL = time.Millisecond })), "ttl"},
 		} {
 			if !errors.Is(c.err, ledger.ErrInvalid) || !strings.Contains(c.err.Error(), c.message) {
 				t.Errorf("%s: %v", c.name, c.err)
-			}
-		}
-		for where, message := range map[string]string{
-			"1 = 1 /* /* */ ( */ )": "parentheses", "1 = 1 -- \r)": "parentheses", "id = $1": "without a number"} {
-			err := rejected[article](p, change("article", func(t *lockable.Table) { t.Where = where }))
-			if p.sqlite() && where != "id = $1" { // comments do not nest, and end at \n
-				continue
-			}
-			if !errors.Is(err, ledger.ErrInvalid) || !strings.Contains(err.Error(), message) {
-				t.Errorf("%q: %v", where, err)
 			}
 		}
 		if n := one[int64](p, `SELECT count(*) FROM article WHERE locked_by IS NULL`); n != 1 {

@@ -26,9 +26,9 @@ const (
 
 // Table describes how rows are chosen and marked. Name is required.
 type Table struct {
-	// Name of the table. It may be qualified: "crm.article". It is quoted, so it is taken as the
-	// database has it, capitals too. A name with dots or double quotes in it stands in double quotes.
-	Name string
+	// Schema and Name of the table. They are quoted, so they are taken as the database has them, capitals
+	// too. Without a schema the database looks for the table where it looks for unqualified names.
+	Schema, Name string
 	// LockedBy is the column for the agent, text or integer; "" means "locked_by".
 	LockedBy string
 	// ExpiresAt is the column for the end of the claim, a timestamp, or an integer for Unix seconds,
@@ -40,7 +40,7 @@ type Table struct {
 	// they compare the agent only. A row that the agent still holds keeps its token when it claims again.
 	LockID string
 	// Where is an SQL condition on the rows, e.g. "reviewed = false". It is the program's own text,
-	// never a user's; ? stands for one of Args.
+	// never a user's. Each ? outside of '…' and "…", also in a comment, stands for one of Args.
 	Where string
 	Args  []any
 	// OrderBy is SQL, e.g. "date_imported DESC"; "" means by key. Rows that the agent holds come

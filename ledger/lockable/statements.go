@@ -64,7 +64,7 @@ func (p *plan) end() string {
 func (p *plan) condition(args *params) string {
 	terms := []string{}
 	if strings.TrimSpace(p.Where) != "" {
-		terms = append(terms, "("+p.where.with(args, p.Args)+"\n)")
+		terms = append(terms, "("+args.fill(p.Where, p.Args)+"\n)")
 	}
 	for _, c := range p.required {
 		terms = append(terms, p.bare+"."+c+" IS NOT NULL")

@@ -78,7 +78,6 @@ type plan struct {
 	columns, keys    []string // of the row
 	keyCasts         []string
 	required         []string // columns that may be NULL but must not in a claimed row
-	where, order     fragment
 }
 
 // dialectPostgres is the dialect of connections to Postgres.
@@ -96,20 +95,16 @@ func (t Table) check(ctx context.Context, db ledger.Conn, l *layout) (*plan, err
 			strings.Join(slices.Sorted(maps.Keys(describes)), " and "))
 	}
 	p := &plan{Table: t, postgres: db.Dialect() == dialectPostgres}
-	schema, name, err := splitName(t.Name)
-	if err != nil {
-		return nil, err
+	if t.Name == "" {
+		return nil, invalid("name", "is required")
 	}
-	if p.table, err = describe(ctx, db, schema, name); err == nil && p.table == nil && schema != "" &&
-		!strings.Contains(t.Name, `"`) {
-		p.table, err = describe(ctx, db, "", t.Name) // its name has a dot
-	}
-	if err != nil {
+	var err error
+	if p.table, err = describe(ctx, db, t.Schema, t.Name); err != nil {
 		return nil, err
 	}
 	if p.table == nil {
-		return nil, invalid("name", "no table %s in this database; names are taken as the database has them, capitals too",
-			t.Name)
+		return nil, invalid("name", "no table %s in this database; names are taken as the database has them, capitals too, "+
+			"and the name of the schema stands in Schema", t.Name)
 	}
 	if err := p.checkClaim(); err != nil {
 		return nil, err
@@ -122,19 +117,10 @@ func (t Table) check(ctx context.Context, db ledger.Conn, l *layout) (*plan, err
 			return nil, err
 		}
 	}
-	if p.where, err = newFragment("where", t.Where, p.postgres); err != nil {
+	if err := checkMarks("where", t.Where, len(t.Args)); err != nil {
 		return nil, err
 	}
-	if n := p.where.placeholders(); n != len(t.Args) {
-		return nil, invalid("where", "%s: has %d placeholders, and there are %d Args", t.Where, n, len(t.Args))
-	}
-	if p.order, err = newFragment("order_by", t.OrderBy, p.postgres); err != nil {
-		return nil, err
-	}
-	if p.order.placeholders() > 0 {
-		return nil, invalid("order_by", "%s: takes no arguments", t.OrderBy)
-	}
-	return p, nil
+	return p, checkMarks("order_by", t.OrderBy, 0)
 }
 
 // need finds a column of the table and quotes its name.

@@ -24,7 +24,6 @@ const oldest = 130000
 type condition struct {
 	have       int    // number of the newest migration applied; 0: no ledger
 	compatible int    // the lowest that a program must know
-	source     string // id of the ledger that is being copied into it, "" if none is
 	restored   string // its floors, as sqlstore.Floors parses them
 
 	environment string
@@ -39,7 +38,7 @@ func Status(ctx context.Context, url string, o Options) (have, want int, err err
 		if have = c.have; err != nil {
 			return err
 		}
-		return s.unfit(c, o)
+		return s.schemaOf(c).Fits()
 	})
 	return have, schema.Version, err
 }
@@ -52,7 +51,7 @@ func Migrate(ctx context.Context, url string, o Options) (from, to int, err erro
 	err = withStore(ctx, url, o, func(s *Store, o Options) error {
 		c, err := s.condition(ctx, s.pool, o.Schema)
 		if err == nil {
-			err = s.unfit(c, o)
+			err = s.schemaOf(c).Fits()
 		}
 		if err != nil {
 			return err
@@ -148,28 +147,14 @@ func (s *Store) judge(c condition, o Options) (migrate bool, err error) {
 			o.Schema), Hint: "make one", Act: act.Act{Name: act.Migrate}}
 	case c.have == 0:
 		return true, nil
-	case s.unfit(c, o) != nil:
-		return false, s.unfit(c, o)
+	case s.schemaOf(c).Fits() != nil:
+		return false, s.schemaOf(c).Fits()
 	case c.have < schema.Version && !o.Migrate:
 		return false, &ledger.Error{Kind: ledger.ErrSchema,
 			Message: fmt.Sprintf("the ledger in %s, Postgres schema %s, has schema %d, this program needs %d", s.name, s.schema, c.have,
 				schema.Version), Hint: "migrate it", Act: act.Act{Name: act.Migrate}}
 	}
 	return c.have < schema.Version, nil
-}
-
-// unfit is the error for a ledger that must not be used as it is; nil if it may.
-func (s *Store) unfit(c condition, o Options) error {
-	switch {
-	case s.schemaOf(c).Fits() != nil:
-		return s.schemaOf(c).Fits()
-	case c.source != "" && !o.Unfinished:
-		return &ledger.Error{Kind: ledger.ErrSchema,
-			Message: fmt.Sprintf("the ledger in %s is not complete: another one (id %s) is being copied into it", s.name,
-				c.source),
-			Hint: "run that copy again to its end", Act: act.Act{Name: act.Copy}}
-	}
-	return nil
 }
 
 // rower is a pool or a transaction.
@@ -208,14 +193,13 @@ func (s *Store) condition(ctx context.Context, in rower, name string) (c conditi
 		return c, nil
 	}
 	err = in.QueryRow(ctx, s.render(readCondition), pgx.QueryExecModeCacheDescribe).Scan(&c.have, &c.compatible,
-		&c.source, &c.restored, &c.environment)
+		&c.restored, &c.environment)
 	return c, err
 }
 
 // readCondition reads a condition from a schema that holds a ledger.
 const readCondition = `SELECT (SELECT coalesce(max(version_id), 0)::int FROM {{S}}.` + schema.Table +
 	` WHERE is_applied), (SELECT v::int FROM {{S}}.ledger_meta WHERE k = 'compatible_from'),
- coalesce((SELECT v FROM {{S}}.ledger_meta WHERE k = '` + schema.CopyFrom + `'), ''),
  coalesce((SELECT v FROM {{S}}.ledger_meta WHERE k = '` + schema.Restored + `'), ''),
  coalesce((SELECT v FROM {{S}}.ledger_meta WHERE k = '` + schema.Environment + `'), '')`
 
@@ -224,7 +208,7 @@ func (s *Store) Schema(ctx context.Context) (ledger.Schema, error) {
 	var c condition
 	err := s.lookUp(ctx, func(ss session) error {
 		return ss.query(readCondition, nil, func(scan scanner) error {
-			return scan(&c.have, &c.compatible, &c.source, &c.restored, &c.environment)
+			return scan(&c.have, &c.compatible, &c.restored, &c.environment)
 		})
 	})
 	if err != nil {

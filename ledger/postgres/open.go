@@ -25,9 +25,6 @@ type Options struct {
 	Migrate bool
 	// MustExist refuses to make a ledger: ledger.ErrNoLedger where there is none.
 	MustExist bool
-	// Unfinished also opens a ledger into which another one is still being copied, as no other program may; see package
-	// tables.
-	Unfinished bool
 	// ReadOnly is for Connect: its sessions cannot write, except behind a pooler that shares them between clients.
 	ReadOnly bool
 	// URL is for Connect: each new connection takes its user and password from the URL that this function returns, so

@@ -23,8 +23,11 @@ func (s *Store) ReadTables(ctx context.Context, fn func(tables.Reader) error) er
 // WriteTables implements tables.Store.
 func (s *Store) WriteTables(ctx context.Context, fn func(tables.Writer) error) error {
 	return s.withTables(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(t *tablesOf) error {
-		// one at a time
-		if _, err := t.tx.Exec(ctx, t.sql("LOCK TABLE {{S}}.%s IN SHARE ROW EXCLUSIVE MODE", schema.Meta)); err != nil {
+		all := `{{S}}.` + schema.Meta
+		for _, d := range schema.Tables {
+			all += `, {{S}}.` + d.Name
+		}
+		if _, err := t.tx.Exec(ctx, t.sql("LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE", all)); err != nil {
 			return err
 		}
 		return fn(t)
@@ -112,24 +115,9 @@ func (t *tablesOf) readTypes() error {
 	return err
 }
 
-func (t *tablesOf) Scan(table tables.Table, after tables.Row, each func(tables.Row) error) error {
-	if err := t.readTypes(); err != nil {
-		return err
-	}
-	query, key := `SELECT `+strings.Join(table.Columns, ", ")+` FROM `+rowsOf(table), strings.Join(table.Key, ", ")
-	args := []any{}
-	if after != nil {
-		places := make([]string, len(after))
-		for i, v := range after {
-			value, err := native(v, t.types[table.Name+"."+table.Key[i]])
-			if err != nil {
-				return err
-			}
-			places[i], args = fmt.Sprintf("$%d", i+1), append(args, value)
-		}
-		query += ` WHERE (` + key + `) > (` + strings.Join(places, ", ") + `)`
-	}
-	rows, err := t.tx.Query(t.ctx, t.s.render(query+` ORDER BY `+key), args...)
+func (t *tablesOf) Scan(table tables.Table, each func(tables.Row) error) error {
+	rows, err := t.tx.Query(t.ctx, t.sql(`SELECT %s FROM %s ORDER BY %s`, strings.Join(table.Columns, ", "), rowsOf(table),
+		strings.Join(table.Key, ", ")))
 	if err != nil {
 		return err
 	}
@@ -149,22 +137,9 @@ func (t *tablesOf) Scan(table tables.Table, after tables.Row, each func(tables.R
 	return rows.Err()
 }
 
-func (t *tablesOf) Last(table tables.Table) (key tables.Row, err error) {
-	rows, err := t.tx.Query(t.ctx, t.sql(`SELECT %s FROM {{S}}.%s ORDER BY %s DESC LIMIT 1`, strings.Join(table.Key, ", "),
-		table.Name, strings.Join(table.Key, " DESC, ")))
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if key, err = rows.Values(); err != nil {
-			return nil, err
-		}
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return key, neutral(key)
+func (t *tablesOf) Empty(table tables.Table) (empty bool, err error) {
+	err = t.tx.QueryRow(t.ctx, t.sql(`SELECT NOT EXISTS (SELECT 1 FROM {{S}}.%s)`, table.Name)).Scan(&empty)
+	return empty, err
 }
 
 // Insert copies rows in: this is several times as fast as inserting them.
@@ -197,13 +172,9 @@ func (t *tablesOf) Insert(table tables.Table, all []tables.Row) error {
 	return err
 }
 
-func (t *tablesOf) Clear(table tables.Table) error {
-	if table.Name == backlog {
-		if _, err := t.tx.Exec(t.ctx, t.sql(`DELETE FROM {{S}}.ledger_leases`)); err != nil {
-			return err
-		}
-	}
-	_, err := t.tx.Exec(t.ctx, t.sql(`DELETE FROM {{S}}.%s`, table.Name))
+func (t *tablesOf) SetMeta(key, value string) error {
+	_, err := t.tx.Exec(t.ctx, t.sql(`INSERT INTO {{S}}.ledger_meta (k, v) VALUES ($1, $2)
+ ON CONFLICT (k) DO UPDATE SET v = excluded.v`), key, value)
 	return err
 }
 

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -49,7 +48,7 @@ func Examine(ctx context.Context, path string) (all []finding.Finding, sound boo
 	}
 	st, err := inspect(ctx, f)
 	if err == nil {
-		err = st.fits(f, Options{})
+		err = st.fits(f)
 	}
 	if err != nil {
 		add(sqlstore.Unusable("database", explain(path, err)))
@@ -126,7 +125,7 @@ func judgeDisk(free uint64, dir string) finding.Finding {
 	return finding.Fine("disk", what)
 }
 
-// examineLog checks how much waits in the write-ahead log, and which processes keep it there.
+// examineLog checks how much waits in the write-ahead log.
 func examineLog(ctx context.Context, f *file) finding.Finding {
 	h, err := open(ctx, f.uri("busy_timeout(5000)", "query_only(1)"))
 	if err != nil {
@@ -143,19 +142,17 @@ func examineLog(ctx context.Context, f *file) finding.Finding {
 	if err = errors.Join(err, sizeErr, numErr); err != nil {
 		return sqlstore.Unusable("wal", explain(f.name, err))
 	}
-	waiting := max(0, frames-moved)
-	what := humanize.IBytes(uint64(waiting*page)) + " wait in the write-ahead log"
-	if waiting < logged {
+	return judgeLog(max(0, frames-moved), page, f.path)
+}
+
+func judgeLog(pages, size int64, path string) finding.Finding {
+	what := humanize.IBytes(uint64(pages*size)) + " wait in the write-ahead log"
+	if pages < logged {
 		return finding.Fine("wal", what)
 	}
-	fix := "if nothing reads or writes for long, the next commit moves it; a program that is frozen within a " +
-		"transaction must be ended"
-	if readers := logReaders(ctx, f); len(readers) > 0 {
-		what += "; held there by a reader: " + strings.Join(readers, ", ")
-		fix = "have these processes end their read transaction, or end them"
-	}
 	return finding.Warning("wal", what, "every reader looks through it, and it grows until no program reads an old state "+
-		"any more", fix)
+		"any more", "if nothing reads or writes for long, the next commit moves it; a program that is frozen within a "+
+		"transaction must be ended (`lsof` names those that have "+path+"-shm open)")
 }
 
 // examineClock compares the newest times in the ledger with the clock.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 
@@ -12,7 +11,6 @@ import (
 	"modernc.org/sqlite"
 
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/ledger/act"
 	"github.com/ledgerd/ledgerd/ledger/internal/sqlstore"
 	"github.com/ledgerd/ledgerd/schema"
 )
@@ -21,7 +19,6 @@ import (
 type state struct {
 	have           int    // number of its newest migration, 0: no ledger
 	compatibleFrom int    // the lowest number that a program must know
-	source         string // id of the ledger that is being copied into this one, "" if none is
 	restored       string // its floors, as sqlstore.Floors parses them
 	environment    string
 	wal            bool // the file is in the mode of write-ahead logging
@@ -41,7 +38,7 @@ func Status(ctx context.Context, path string) (have, want int, err error) {
 	}
 	st, err := inspect(ctx, f)
 	if err == nil {
-		err = st.fits(f, Options{})
+		err = st.fits(f)
 	}
 	return st.have, schema.Version, explain(path, err)
 }
@@ -104,27 +101,20 @@ func (st state) schema(f *file) ledger.Schema {
 func (st *state) readNumbers(s session) error {
 	const fact = "coalesce((SELECT v FROM ledger_meta WHERE k = '"
 	return s.query("SELECT CAST(v AS INTEGER), (SELECT max(version_id) FROM "+schema.Table+" WHERE is_applied), "+
-		fact+schema.CopyFrom+"'), ''), "+fact+schema.Restored+"'), ''), "+fact+schema.Environment+"'), '')\n"+
+		fact+schema.Restored+"'), ''), "+fact+schema.Environment+"'), '')\n"+
 		" FROM ledger_meta WHERE k = 'compatible_from'", func(r row) error {
 		st.compatibleFrom, st.have = int(r.int(0)), int(r.int(1))
-		st.source, st.restored, st.environment = r.text(2), r.text(3), r.text(4)
+		st.restored, st.environment = r.text(2), r.text(3)
 		return nil
 	})
 }
 
 // fits returns an error if this program cannot use the file.
-func (st state) fits(f *file, o Options) error {
-	switch {
-	case st.foreign:
+func (st state) fits(f *file) error {
+	if st.foreign {
 		return foreign(f.name, "its table ledger_items is another program's")
-	case st.schema(f).Fits() != nil:
-		return st.schema(f).Fits()
-	case st.source != "" && !o.Unfinished:
-		return &ledger.Error{Kind: ledger.ErrSchema,
-			Message: fmt.Sprintf("the ledger in %s is not complete: another one (id %s) is being copied into it", f.name,
-				st.source), Hint: "run that copy again to its end", Act: act.Act{Name: act.Copy}}
 	}
-	return nil
+	return st.schema(f).Fits()
 }
 
 // usable inspects the file and returns an error if it cannot be opened.
@@ -133,8 +123,8 @@ func usable(ctx context.Context, f *file, o Options) (state, error) {
 	switch {
 	case err != nil:
 		return st, err
-	case st.fits(f, o) != nil:
-		return st, st.fits(f, o)
+	case st.fits(f) != nil:
+		return st, st.fits(f)
 	case st.have == 0 && o.MustExist:
 		return st, noLedger(f.name)
 	}

@@ -20,9 +20,6 @@ type Options struct {
 	Unsafe bool
 	// MustExist makes Open fail with ledger.ErrNoLedger instead of making a ledger.
 	MustExist bool
-	// Unfinished also opens a ledger into which another one is still being copied, as no other program may; see package
-	// tables.
-	Unfinished bool
 	// NoMigrate makes Open refuse a ledger of an older schema with ledger.ErrSchema instead of bringing it up to date.
 	NoMigrate bool
 	// Copy makes Open write a copy of an older ledger that has items beside it before it brings it up to date:

@@ -62,13 +62,10 @@ func exactly(r tables.Row) []any {
 	return args
 }
 
-func (s *tablesOf) Scan(t tables.Table, after tables.Row, each func(tables.Row) error) error {
-	query, key := "SELECT "+strings.Join(t.Columns, ", ")+" FROM "+t.Name, strings.Join(t.Key, ", ")
-	if after != nil {
-		query += " WHERE (" + key + ") > (" + marks(len(t.Key)) + ")"
-	}
+func (s *tablesOf) Scan(t tables.Table, each func(tables.Row) error) error {
 	values := make(tables.Row, len(t.Columns))
-	return s.query(query+" ORDER BY "+key, func(r row) error {
+	query := "SELECT " + strings.Join(t.Columns, ", ") + " FROM " + t.Name + " ORDER BY " + strings.Join(t.Key, ", ")
+	return s.query(query, func(r row) error {
 		for i, v := range r {
 			if b, ok := v.([]byte); ok && b == nil {
 				v = []byte{} // the driver's form of bytes that are empty
@@ -76,19 +73,15 @@ func (s *tablesOf) Scan(t tables.Table, after tables.Row, each func(tables.Row) 
 			values[i] = v
 		}
 		return each(values)
-	}, exactly(after)...)
+	})
 }
 
-func (s *tablesOf) Last(t tables.Table) (key tables.Row, err error) {
-	query := "SELECT " + strings.Join(t.Key, ", ") + " FROM " + t.Name + " ORDER BY " + strings.Join(t.Key, " DESC, ") +
-		" DESC LIMIT 1"
-	err = s.query(query, func(r row) error {
-		for _, v := range r {
-			key = append(key, v)
-		}
+func (s *tablesOf) Empty(t tables.Table) (empty bool, err error) {
+	err = s.query("SELECT NOT EXISTS (SELECT 1 FROM "+t.Name+")", func(r row) error {
+		empty = r.int(0) == 1
 		return nil
 	})
-	return key, err
+	return empty, err
 }
 
 func (s *tablesOf) Insert(t tables.Table, rows []tables.Row) error {
@@ -119,8 +112,9 @@ func (s *tablesOf) Insert(t tables.Table, rows []tables.Row) error {
 	return nil
 }
 
-func (s *tablesOf) Clear(t tables.Table) error {
-	_, err := s.exec("DELETE FROM " + t.Name)
+func (s *tablesOf) SetMeta(key, value string) error {
+	_, err := s.exec("INSERT INTO ledger_meta (k, v) VALUES (?1, ?2) ON CONFLICT (k) DO UPDATE SET v = excluded.v", key,
+		value)
 	return err
 }
 
@@ -158,5 +152,3 @@ func (s *tablesOf) SetSequence(t tables.Table, last int64) error {
 	}
 	return nil
 }
-
-func marks(n int) string { return strings.TrimSuffix(strings.Repeat("?, ", n), ", ") }

@@ -45,7 +45,7 @@ func names(all []string) string {
 }
 
 // Quiet returns nil if no program works on a ledger: no heartbeat is in force, nothing is leased and no named lock is
-// held. Else the error is a *BusyError. The answer is about this moment; Copy notices changes while it runs.
+// held. Else the error is a *BusyError. The answer is about this moment.
 func Quiet(ctx context.Context, l *ledger.Ledger) error {
 	agents, err := l.Agents(ctx)
 	if err != nil {

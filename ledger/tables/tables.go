@@ -9,25 +9,13 @@
 // keeps them in another form converts.
 package tables
 
-import (
-	"context"
-	"slices"
-)
+import "context"
 
 // Table is one table of a ledger.
 type Table struct {
 	Name    string
 	Columns []string
 	Key     []string // columns that order the rows: unique together, never NULL
-}
-
-// keyOf are the values of the key of a row.
-func (t Table) keyOf(r Row) Row {
-	key := make(Row, len(t.Key))
-	for i, name := range t.Key {
-		key[i] = r[slices.Index(t.Columns, name)]
-	}
-	return key
 }
 
 // Row has the values of one row in the order of the table's Columns.
@@ -37,11 +25,9 @@ type Row []any
 type Reader interface {
 	// Tables are those of package schema, in its order, Meta first.
 	Tables() ([]Table, error)
-	// Scan calls each for the rows of a table whose key is above after (nil: for all rows), in the order of the key. The
-	// row is valid only during the call. each must not use the Reader.
-	Scan(t Table, after Row, each func(Row) error) error
-	// Last is the greatest key, nil if there is no row.
-	Last(t Table) (key Row, err error)
+	// Scan calls each for the rows of a table, in the order of the key. The row is valid only during the call. each must
+	// not use the Reader.
+	Scan(t Table, each func(Row) error) error
 	// Sequence is the greatest number that the table has given to a row, even if that row is gone; 0 if the table gives
 	// its rows no numbers.
 	Sequence(t Table) (int64, error)
@@ -50,9 +36,10 @@ type Reader interface {
 // Writer changes tables in one transaction.
 type Writer interface {
 	Reader
+	Empty(t Table) (bool, error)
 	Insert(t Table, rows []Row) error
-	// Clear removes all rows.
-	Clear(t Table) error
+	// SetMeta writes a row of Meta, over the row with the same key.
+	SetMeta(key, value string) error
 	// SetSequence makes the next number that the table gives greater than last.
 	SetSequence(t Table, last int64) error
 }
@@ -61,6 +48,6 @@ type Writer interface {
 type Store interface {
 	// ReadTables calls fn with the ledger as it is at one moment.
 	ReadTables(ctx context.Context, fn func(Reader) error) error
-	// WriteTables calls fn in one transaction and commits it if fn returns nil. One such transaction runs at a time.
+	// WriteTables calls fn in one transaction and commits it if fn returns nil. Other programs cannot write meanwhile.
 	WriteTables(ctx context.Context, fn func(Writer) error) error
 }

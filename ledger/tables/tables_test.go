@@ -32,15 +32,15 @@ type store interface {
 // place is a file or a schema for one ledger.
 type place struct {
 	name string
-	open func(unfinished bool) (store, error)
+	open func() (store, error)
 	// sql answers a query with one column of texts.
 	sql func(query string) []string
 }
 
 func sqlitePlace(t testing.TB) place {
 	path := filepath.Join(t.TempDir(), "ledger.db")
-	return place{"sqlite", func(unfinished bool) (store, error) {
-		return sqlite.Open(t.Context(), path, sqlite.Options{Unfinished: unfinished})
+	return place{"sqlite", func() (store, error) {
+		return sqlite.Open(t.Context(), path, sqlite.Options{})
 	}, func(query string) []string { return rowsOf(t, "sqlite", path, "main", query) }}
 }
 
@@ -66,14 +66,14 @@ func rowsOf(t testing.TB, driver, source, schema, query string) (all []string) {
 
 func postgresPlace(t testing.TB) place {
 	name, pool := pgtest.Schema(t), pgtest.Pool(t)
-	return place{"postgres", func(unfinished bool) (store, error) {
-		return postgres.Open(t.Context(), pool, postgres.Options{Schema: name, Unfinished: unfinished})
+	return place{"postgres", func() (store, error) {
+		return postgres.Open(t.Context(), pool, postgres.Options{Schema: name})
 	}, func(query string) []string { return rowsOf(t, "pgx", pgtest.URL(t), name, query) }}
 }
 
-func mustOpen(t testing.TB, p place, unfinished bool) store {
+func mustOpen(t testing.TB, p place) store {
 	t.Helper()
-	s, err := p.open(unfinished)
+	s, err := p.open()
 	must.OK(t, err)
 	t.Cleanup(func() { must.OK(t, s.Close()) })
 	return s
@@ -107,7 +107,7 @@ func TestEveryTableOfTheSchemaIsDeclared(t *testing.T) {
 		{sqlitePlace(t), `SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\_%' ESCAPE '\' ORDER BY name`},
 		{postgresPlace(t), `SELECT relname::text FROM pg_class WHERE relnamespace = '{{S}}'::regnamespace AND relkind = 'r' ORDER BY relname COLLATE "C"`},
 	} {
-		s := mustOpen(t, p.place, false)
+		s := mustOpen(t, p.place)
 		want := slices.Sorted(slices.Values(declared[p.name]))
 		if made := p.sql(p.names); !slices.Equal(made, want) {
 			t.Errorf("%s: the migrations make %v, package schema declares %v", p.name, made, want)
@@ -132,8 +132,8 @@ func TestEveryTableOfTheSchemaIsDeclared(t *testing.T) {
 // Both databases have a unique index on the key of each table, and on no other column.
 func TestKeysAreUnique(t *testing.T) {
 	lite, pg := sqlitePlace(t), postgresPlace(t)
-	mustOpen(t, lite, false)
-	mustOpen(t, pg, false)
+	mustOpen(t, lite)
+	mustOpen(t, pg)
 	for _, d := range append(schema.Tables, schema.Content{Name: schema.Meta, Key: []string{"k"}}) {
 		want := strings.Join(d.Key, ",")
 		indexes := append(
@@ -163,7 +163,7 @@ func dump(t testing.TB, s tables.Store) map[string][]map[string]any {
 			return err
 		}
 		for _, table := range list[1:] {
-			err := r.Scan(table, nil, func(row tables.Row) error {
+			err := r.Scan(table, func(row tables.Row) error {
 				values := map[string]any{}
 				for i, c := range table.Columns {
 					values[c] = row[i]

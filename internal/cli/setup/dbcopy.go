@@ -28,10 +28,8 @@ type Copied struct {
 }
 
 type copiedTable struct {
-	Table  string `json:"table"`
-	Rows   int64  `json:"rows"`
-	Copied int64  `json:"copied"` // by this call
-	SHA256 string `json:"sum"`    // of the rows in any order, the same on both sides
+	Table string `json:"table"`
+	Rows  int64  `json:"rows"`
 }
 
 func dbCopyCommand(a *app.App) *cobra.Command {
@@ -47,14 +45,12 @@ The source must be quiet: no program works it (ledgerd work, run), nothing is le
 Otherwise the command names the programs that use it and ends with 11. With --wait it pauses all kinds of the source, so
 that nothing more is claimed, and looks again for that long. If the copy does not come about, the kinds it
 had paused are resumed; if it does, they stay paused in the source and are resumed in the target. Without
---wait the source is not changed. The target is marked first, and until the copy is complete every other command refuses it
-(exit 10). A copy that was interrupted goes on where it was when the same command is run again. At the
-end the rows of both sides are counted and compared by checksums, and a source that was changed meanwhile
-is noticed (exit 5; run it again). A target that holds anything else is refused (exit 2).
+--wait the source is not changed. The copy is one transaction of the target: after an interruption the target is
+empty, and the same command begins again. A target that holds anything is refused (exit 2).
 
 The copy is a ledger of its own with a new id. Work one of the two: both know the same open items.
 
-With -o json: {"from","to","tables":[{"table","rows","copied","sum"}],"rows","seconds"}.`,
+With -o json: {"from","to","tables":[{"table","rows"}],"rows","seconds"}.`,
 		Example: `  ledgerd db copy --from sqlite:ledger.db --to postgres://app@db1/work
   LEDGERD_TO_FILE=/run/secrets/ledger-url ledgerd db copy --from sqlite:ledger.db`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -120,27 +116,27 @@ func dbCopy(ctx context.Context, a *app.App, from, to string, wait time.Duration
 		}
 		return err
 	}
-	// The work of a program that has started since the comparison is not in the copy.
+	// The work of a program that has started since the copy began is not in the copy.
 	if err := mustBeQuiet(ctx, l, 0); err != nil {
 		fmt.Fprintf(a.Stderr, "warning: %s is being worked again; its copy does not have that\n", source.Brief())
 	}
 	res := Copied{From: source.String(), To: target.String(), Seconds: report.InSeconds(time.Since(began))}
 	for _, c := range all {
-		res.Tables = append(res.Tables, copiedTable{c.Table, c.Rows, c.Copied, c.Sum})
+		res.Tables = append(res.Tables, copiedTable(c))
 		res.Rows += c.Rows
 	}
 	p := a.Printer()
 	if p.Format == report.JSON || p.Format == report.JSONL {
 		return p.Object(res)
 	}
-	if _, err := report.List(p, report.Each(res.Tables), "table", "rows", "copied"); err != nil || p.Format == report.CSV {
+	if _, err := report.List(p, report.Each(res.Tables), "table", "rows"); err != nil || p.Format == report.CSV {
 		return err
 	}
 	after := "was not changed"
 	if len(paused) > 0 {
 		after = "stays paused"
 	}
-	_, err = fmt.Fprintf(a.Stdout, "ok: %s in %s, the same on both sides; %s %s: work only one of the two\n",
+	_, err = fmt.Fprintf(a.Stdout, "ok: %s in %s; %s %s: work only one of the two\n",
 		report.Plural(res.Rows, "row"), report.Seconds(time.Since(began)), source.Brief(), after)
 	return err
 }
@@ -206,9 +202,9 @@ func mustBeQuiet(ctx context.Context, l *app.Database, wait time.Duration) error
 	return err
 }
 
-// openTarget opens or makes the ledger that gets the copy. It may be half a copy of an earlier call.
+// openTarget opens or makes the ledger that gets the copy.
 func openTarget(ctx context.Context, a *app.App, at dburl.Database) (dburl.Store, error) {
-	s, err := at.Open(ctx, dburl.Options{Unfinished: true})
+	s, err := at.Open(ctx, dburl.Options{Make: true})
 	if err != nil {
 		return nil, a.ExplainOpen(at, err)
 	}

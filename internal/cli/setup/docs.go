@@ -163,7 +163,7 @@ const docsRules = `## Rules
 | 3 | finished, not everything is done: dead, in doubt, waiting, held, bad lines |
 | 5 | temporary, try again: database unreachable or busy, disk full |
 | 9 | nothing to do or to show, with ` + "`--error-on-empty`" + ` |
-| 10 | no ledger here, or its schema does not fit, or it is half a copy |
+| 10 | no ledger here, or its schema does not fit |
 | 11 | another agent or program holds it, or works on it |
 | 12 | not allowed: wrong password, read-only file or folder, checksum of a plugin differs |
 | 130, 143 | interrupted, terminated |
