@@ -79,7 +79,8 @@ type Result struct {
 	Final   bool          // with OutcomeFailed: do not try again
 	Delay   time.Duration // with OutcomeFailed: in place of the backoff, unless 0; with OutcomeSnoozed: wait so long
 	// AtMost, with OutcomeSnoozed, bounds how many attempts in a row may end as a snooze with a code or as a failure.
-	// After that many, a snooze is stored as a failure, until an attempt is done or skipped. 0: no bound.
+	// After that many, a snooze is stored as a failure, until an attempt is done or skipped. A snooze with AtMost waits
+	// one second at least. 0: no bound.
 	AtMost int
 	// NoReport marks a failure that the handler did not report itself: it panicked, or was
 	// killed when it overran its timeout. The kind's OnLost then decides what that means.

@@ -5,7 +5,7 @@
 // lease with an outcome. Only the lease that is still in force can end it: a write by a
 // lease that was handed on fails with [ErrLeaseLost], on every database.
 //
-// A program makes a ledger of a store with [New] and calls the methods of [Ledger]: Add, Claim, Renew and
+// A program makes a ledger of a store with [New] and calls the methods of [Ledger]: Add, Claim, Extend and
 // Finish for work; List, Walk, Count and Why to look; Retry, Cancel, Decide and the like for operators. Packages
 // beside it have what such a program needs at times: bounds of names and batches, filters as text, orders of a
 // walk, stats.

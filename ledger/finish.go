@@ -264,6 +264,8 @@ func (l *Ledger) settleOne(tx Tx, r *Record, e *Ending, res Result, once bool) (
 				return nil, nil, err
 			} else if n >= res.AtMost {
 				res.Outcome, res.Final = OutcomeFailed, false
+			} else {
+				res.Delay = max(res.Delay, time.Second) // it must not come back at once
 			}
 		}
 		settled := r.settle(res, tx.Now(), l.jitter())

@@ -168,15 +168,10 @@ func (l *Ledger) Unclaim(ctx context.Context, leases ...*Lease) error {
 	return err
 }
 
-// Renew extends leases to ttl from now and returns one error per lease: nil, ErrLeaseLost, ErrUnavailable, or
-// ErrCancelled if the item is to be cancelled. After ErrCancelled the lease is extended, too: its holder still has to
-// end it.
-func (l *Ledger) Renew(ctx context.Context, ttl time.Duration, leases ...*Lease) []error {
-	_, errs := l.Extend(ctx, ttl, leases...)
-	return errs
-}
-
-// Extend is Renew that also returns when each lease expires now, by the database's clock; zero if the lease is lost.
+// Extend extends leases to ttl from now. For each lease it returns when the lease expires, by the database's clock
+// (zero if it is lost), and an error: nil, ErrLeaseLost, ErrUnavailable, or ErrCancelled if the item is to be
+// cancelled. After ErrCancelled the lease is extended, too: its holder still has to end it. On Postgres a lease is in
+// force and not extended while another transaction has locked its row: its end has not moved.
 func (l *Ledger) Extend(ctx context.Context, ttl time.Duration, leases ...*Lease) ([]time.Time, []error) {
 	ends, errs := make([]time.Time, len(leases)), make([]error, len(leases))
 	ttl = wholeMicroseconds(ttl)
@@ -229,7 +224,7 @@ func fillIn(found []Renewal, leases []*Lease, ends []time.Time, errs []error) (m
 	return missing
 }
 
-// Held reports whether leases are in force, with the errors of Renew, and changes nothing. It is a cheap way to notice
+// Held reports whether leases are in force, with the errors of Extend, and changes nothing. It is a cheap way to notice
 // a cancellation between two renewals.
 func (l *Ledger) Held(ctx context.Context, leases ...*Lease) []error {
 	_, errs := l.held(ctx, leases)

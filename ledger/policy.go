@@ -334,8 +334,10 @@ func (l *Ledger) Lapsed(ctx context.Context) ([]Agent, error) {
 	}
 	lapsed, err := l.store.Lapsed(ctx)
 	lapsed = append(lapsed, slices.DeleteFunc(live, func(a Agent) bool { return !l.gone(a) })...)
-	slices.SortFunc(lapsed, func(a, b Agent) int { return strings.Compare(a.Name, b.Name) })
-	return lapsed, err
+	byName := func(a, b Agent) int { return strings.Compare(a.Name, b.Name) }
+	slices.SortFunc(lapsed, byName)
+	// A heartbeat may have run out between the two calls.
+	return slices.CompactFunc(lapsed, func(a, b Agent) bool { return byName(a, b) == 0 }), err
 }
 
 // Heartbeats is Agents, and those that hold leases though their heartbeat has run out.

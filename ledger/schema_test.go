@@ -86,8 +86,8 @@ func TestLedgerOfANewerRelease(t *testing.T) {
 		if n := store.looks.Load(); n != 1 {
 			t.Errorf("%d looks, want one", n)
 		}
-		ends := []error{l.Renew(ctx, time.Hour, held...)[0], l.Held(ctx, held...)[0], l.Beat(ctx, ledger.Agent{Name: "me"},
-			0),
+		_, extended := l.Extend(ctx, time.Hour, held...)
+		ends := []error{extended[0], l.Held(ctx, held...)[0], l.Beat(ctx, ledger.Agent{Name: "me"}, 0),
 			l.Finish(ctx, ledger.Ending{Lease: held[0], Result: ledger.Done(nil)})[0],
 			l.Finish(ctx, ledger.Ending{Lease: held[1], Result: ledger.Result{Outcome: ledger.OutcomeReleased}})[0],
 			l.LockStore().Update(ctx, nil, func(tx ledger.Tx) error { return nil })}

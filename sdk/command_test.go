@@ -46,6 +46,7 @@ type shoutIn struct {
 	Wait  time.Duration `json:"wait" default:"0"`
 	Mode  string        `json:"mode" default:"loud" schema:"enum=loud|silent"`
 	Mail  inner         `json:"mail"`
+	Join  string        `json:"join" default:"a|b" doc:"between\nthe lines"`
 }
 
 type shoutOut struct {

@@ -86,7 +86,7 @@ func table(b *strings.Builder, title string, fields []settings.Field, defaults b
 	for _, f := range fields {
 		kind := f.Type
 		if len(f.Enum) > 0 {
-			kind = "`" + strings.Join(f.Enum, "` `") + "`"
+			kind = "`" + cell(strings.Join(f.Enum, "` `")) + "`"
 		}
 		fmt.Fprintf(b, "| `%s` | %s | ", f.Name, kind)
 		if defaults {
@@ -99,9 +99,14 @@ func table(b *strings.Builder, title string, fields []settings.Field, defaults b
 		if f.Single {
 			text += " (about one input)"
 		}
-		fmt.Fprintf(b, "%s |\n", strings.ReplaceAll(text, "|", "\\|"))
+		fmt.Fprintf(b, "%s |\n", cell(text))
 	}
 	b.WriteString("\n")
+}
+
+// cell escapes what would end a cell of a table or its row.
+func cell(text string) string {
+	return strings.NewReplacer("|", "\\|", "\r", "", "\n", " ").Replace(text)
 }
 
 func defaultOf(f settings.Field) string {
@@ -111,7 +116,7 @@ func defaultOf(f settings.Field) string {
 	case f.Required:
 		return "required"
 	case f.Default != "":
-		return "`" + f.Default + "`"
+		return "`" + cell(f.Default) + "`"
 	default:
 		return ""
 	}

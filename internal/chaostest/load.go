@@ -153,7 +153,7 @@ func (r *run) visit(ctx context.Context) error {
 		}
 		sleep(ctx, time.Duration(random.IntN(2500))*time.Millisecond)
 		if random.IntN(3) == 0 {
-			r.client.Renew(ctx, 2*time.Second, held...)
+			r.client.Extend(ctx, 2*time.Second, held...)
 			sleep(ctx, time.Duration(random.IntN(500))*time.Millisecond)
 		}
 		for _, ls := range held {

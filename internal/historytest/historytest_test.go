@@ -49,7 +49,7 @@ func record(t *testing.T, seed uint64) *Run {
 			_, err := l.Expire(ctx, 100)
 			ok(err)
 		case n < 7 && len(held) > 0:
-			l.Renew(ctx, 5*time.Second, held[random.IntN(len(held))])
+			l.Extend(ctx, 5*time.Second, held[random.IntN(len(held))])
 		case len(held) > 0:
 			k := random.IntN(len(held))
 			r := []ledger.Result{ledger.Done(nil), ledger.Release(), ledger.RetryAfter(time.Second,

@@ -171,7 +171,7 @@ func (l *Ledger) drained(agent string, drain bool) {
 
 // Start marks leases as started.
 func (l *Ledger) Start(ctx context.Context, ttl time.Duration, leases ...*ledger.Lease) []error {
-	errs := l.about(ctx, "/leases/start", ttl, leases)
+	_, errs := l.about(ctx, "/leases/start", ttl, leases)
 	for i, err := range errs {
 		if errors.Is(err, ledger.ErrCancelled) || errors.Is(err, ledger.ErrConflict) {
 			errs[i] = ledger.ErrLeaseLost // the work must not begin
@@ -180,14 +180,16 @@ func (l *Ledger) Start(ctx context.Context, ttl time.Duration, leases ...*ledger
 	return errs
 }
 
-// Renew extends leases.
-func (l *Ledger) Renew(ctx context.Context, ttl time.Duration, leases ...*ledger.Lease) []error {
-	return l.noteLost(leases, l.about(ctx, "/leases/renew", ttl, leases))
+// Extend extends leases.
+func (l *Ledger) Extend(ctx context.Context, ttl time.Duration, leases ...*ledger.Lease) ([]time.Time, []error) {
+	ends, errs := l.about(ctx, "/leases/renew", ttl, leases)
+	return ends, l.noteLost(leases, errs)
 }
 
 // Held reports whether leases are in force.
 func (l *Ledger) Held(ctx context.Context, leases ...*ledger.Lease) []error {
-	return l.noteLost(leases, l.about(ctx, "/leases/held", 0, leases))
+	_, errs := l.about(ctx, "/leases/held", 0, leases)
+	return l.noteLost(leases, errs)
 }
 
 // noteLost forgets leases that were lost. The end of such a lease may never be reported, because its handler may never
@@ -201,8 +203,10 @@ func (l *Ledger) noteLost(leases []*ledger.Lease, errs []error) []error {
 	return errs
 }
 
-// about makes a call about leases, at most lending.MaxLeases at a time.
-func (l *Ledger) about(ctx context.Context, path string, ttl time.Duration, leases []*ledger.Lease) (errs []error) {
+// about makes a call about leases, at most lending.MaxLeases at a time. It returns when they end if the call extends
+// them.
+func (l *Ledger) about(ctx context.Context, path string, ttl time.Duration, leases []*ledger.Lease) (ends []time.Time,
+	errs []error) {
 	for part := range parts(leases, lending.MaxLeases, func(*ledger.Lease) int { return 0 }) {
 		in := lending.Renewal{Tokens: tokens(part)}
 		if ttl > 0 {
@@ -212,15 +216,15 @@ func (l *Ledger) about(ctx context.Context, path string, ttl time.Duration, leas
 		for i := range part {
 			switch {
 			case err != nil:
-				errs = append(errs, err)
+				ends, errs = append(ends, time.Time{}), append(errs, err)
 			case answers[i].Cancel:
-				errs = append(errs, ledger.ErrCancelled)
+				ends, errs = append(ends, time.Time(answers[i].Expires)), append(errs, ledger.ErrCancelled)
 			default:
-				errs = append(errs, reason(answers[i]))
+				ends, errs = append(ends, time.Time(answers[i].Expires)), append(errs, reason(answers[i]))
 			}
 		}
 	}
-	return errs
+	return ends, errs
 }
 
 func tokens(leases []*ledger.Lease) []string {

@@ -353,7 +353,8 @@ func TestKnownLeases(t *testing.T) {
 		{"held", func(r *rig, ls *ledger.Lease) error { return r.http.Held(t.Context(), ls)[0] }, 1},
 		{"lost, told when renewed", func(r *rig, ls *ledger.Lease) error {
 			must.Do(t)(r.l.ForceRelease(t.Context(), "ann", ledger.IDs(ls.ID)))
-			return r.http.Renew(t.Context(), time.Minute, ls)[0]
+			_, errs := r.http.Extend(t.Context(), time.Minute, ls)
+			return errs[0]
 		}, 0},
 		{"lost, told when looked for", func(r *rig, ls *ledger.Lease) error {
 			must.Do(t)(r.l.ForceRelease(t.Context(), "ann", ledger.IDs(ls.ID)))

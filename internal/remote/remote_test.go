@@ -471,16 +471,23 @@ func TestClaimHolds(t *testing.T) {
 	if string(ls.Payload) != string(payload) || ls.IdempotencyKey() != "page/1/1" {
 		t.Errorf("payload %q, key %q", ls.Payload, ls.IdempotencyKey())
 	}
-	for _, errs := range [][]error{r.http.Held(ctx, ls), r.http.Start(ctx, time.Minute, ls), r.http.Renew(ctx,
-		time.Minute, ls)} {
-		r.ok(errs[0])
-	}
-	must.Do(t)(r.l.Cancel(ctx, "test", ledger.IDs(ls.ID)))
-	for _, errs := range [][]error{r.http.Held(ctx, ls), r.http.Renew(ctx, time.Minute, ls)} {
-		if !errors.Is(errs[0], ledger.ErrCancelled) {
-			t.Errorf("the item was cancelled: %v", errs[0])
+	extend := func(want error) {
+		t.Helper()
+		ends, errs := r.http.Extend(ctx, time.Minute, ls)
+		it, err := r.l.Get(ctx, ls.ID)
+		r.ok(err)
+		if !errors.Is(errs[0], want) || !ends[0].Equal(it.ExpiresAt) {
+			t.Errorf("extended until %s, %v; want %s, %v", ends[0], errs[0], it.ExpiresAt, want)
 		}
 	}
+	r.ok(r.http.Held(ctx, ls)[0])
+	r.ok(r.http.Start(ctx, time.Minute, ls)[0])
+	extend(nil)
+	must.Do(t)(r.l.Cancel(ctx, "test", ledger.IDs(ls.ID)))
+	if errs := r.http.Held(ctx, ls); !errors.Is(errs[0], ledger.ErrCancelled) {
+		t.Errorf("the item was cancelled: %v", errs[0])
+	}
+	extend(ledger.ErrCancelled)
 	emit := ledger.NewItem{Kind: "next", Key: "n", Payload: payload}
 	end := []ledger.Ending{{Lease: ls, Result: ledger.Done([]byte("\xff"), emit)}}
 	r.ok(r.http.Finish(ctx, end...)[0])
@@ -493,9 +500,7 @@ func TestClaimHolds(t *testing.T) {
 		string(emitted.Payload) != string(payload) {
 		t.Errorf("output %q, %+v, emitted %q", attempts[0].Output, end[0], emitted.Payload)
 	}
-	if err := r.http.Renew(ctx, time.Minute, ls)[0]; !errors.Is(err, ledger.ErrLeaseLost) {
-		t.Errorf("it has ended: %v", err)
-	}
+	extend(ledger.ErrLeaseLost)
 	must.Do(t)(r.l.Reopen(ctx, "test", ledger.IDs(ls.ID)))
 	leases, _, err = r.http.ClaimWithin(ctx, ledger.Claim{Kind: "page", Agent: "w", Limit: 5, TTL: 10 * time.Second})
 	r.ok(err)

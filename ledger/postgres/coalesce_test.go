@@ -78,7 +78,7 @@ func TestCoalescedClaims(t *testing.T) {
 	if n := b.count(allLeases); n != 4 {
 		t.Errorf("%d rows of leases, want one for each claim that leased any", n)
 	}
-	b.ok(b.l.Renew(t.Context(), time.Minute, got[1]...)...)
+	b.extend(time.Minute, got[1]...)
 	b.end(ledger.Done(nil), got[0]...)
 	b.end(ledger.Release(), got[1]...)
 	b.expire(0) // removes rows of leases, too

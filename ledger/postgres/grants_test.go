@@ -205,7 +205,8 @@ func works(ctx context.Context, s *postgres.Store, kind, withLimits string) erro
 	try(l.Agents(ctx))
 	leases, err := l.Claim(ctx, ledger.Claim{Kind: kind, Agent: key, Limit: 3})
 	if do(err); len(leases) == 3 {
-		do(errors.Join(l.Renew(ctx, time.Minute, leases...)...))
+		_, errs := l.Extend(ctx, time.Minute, leases...)
+		do(errors.Join(errs...))
 		do(errors.Join(l.Start(ctx, time.Minute, leases...)...))
 		do(errors.Join(l.Finish(ctx, ledger.Ending{Lease: leases[0], Result: ledger.Done([]byte("1"))},
 			ledger.Ending{Lease: leases[1], Result: ledger.Permanent(errors.New("no"))},

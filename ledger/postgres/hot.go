@@ -5,6 +5,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerd/ledgerd/internal/pgcancel"
 )
 
 // Statements of the hot path are prepared and planned once in each session, because the server takes longer to parse
@@ -64,7 +66,9 @@ func splitPool(all *pgxpool.Config) *pgxpool.Config {
 		}
 		names, values := settingsFor(conn, hotSettings)
 		set, err := setUnpooled(ctx, conn, names, values)
-		if set { // there is no pooler
+		if err != nil {
+			pgcancel.CloseUnused(conn)
+		} else if set { // there is no pooler
 			conn.PgConn().CustomData()[hotMark] = true
 		}
 		return err

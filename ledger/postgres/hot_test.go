@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
@@ -87,6 +89,21 @@ func TestSplitPool(t *testing.T) {
 		all.MinIdleConns > all.MaxConns || hot.MinIdleConns != 4 {
 		t.Errorf("%d/%d/%d and %d/%d/%d connections", all.MaxConns, all.MinConns, all.MinIdleConns,
 			hot.MaxConns, hot.MinConns, hot.MinIdleConns)
+	}
+}
+
+// A session that cannot be set up is closed without a request to cancel, as pgcancel explains.
+func TestHotSessionIsClosed(t *testing.T) {
+	config, err := poolConfig(pgtest.URL(t))
+	must.OK(t, err)
+	conn, err := pgx.ConnectConfig(t.Context(), config.ConnConfig)
+	must.OK(t, err)
+	defer conn.Close(t.Context())
+	config.AfterConnect = func(context.Context, *pgx.Conn) error { return nil }
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := splitPool(config).AfterConnect(ended, conn); err == nil || !conn.IsClosed() {
+		t.Errorf("closed: %t, %v", conn.IsClosed(), err)
 	}
 }
 

@@ -45,6 +45,12 @@ func (b leaseBench) claim(n int, ttl time.Duration) []*ledger.Lease {
 	return got
 }
 
+func (b leaseBench) extend(ttl time.Duration, leases ...*ledger.Lease) {
+	b.T.Helper()
+	_, errs := b.l.Extend(b.T.Context(), ttl, leases...)
+	b.ok(errs...)
+}
+
 func (b leaseBench) end(result ledger.Result, leases ...*ledger.Lease) {
 	b.Helper()
 	var endings []ledger.Ending
@@ -90,7 +96,7 @@ func TestLeasesGoWithTheirItems(t *testing.T) {
 	if n := b.count(allLeases); n != 1 {
 		t.Fatalf("%d leases while two items are held", n)
 	}
-	b.ok(b.l.Renew(t.Context(), time.Minute, ls[4], ls[5])...)
+	b.extend(time.Minute, ls[4], ls[5])
 	b.end(ledger.Done([]byte("{}")), ls[5])
 	b.end(ledger.Done(nil), ls[4])
 	if held, err := b.l.LeasedBy(t.Context()); len(held) != 0 || err != nil {
@@ -125,7 +131,7 @@ func TestRenewalsOfClaims(t *testing.T) {
 	const ownExpiries = `SELECT count(expires_at) FROM {{S}}.ledger_backlog`
 	ls := b.claim(4, time.Minute)
 	b.end(ledger.Done(nil), ls[3])
-	b.ok(b.l.Renew(t.Context(), time.Hour, ls[:3]...)...)
+	b.extend(time.Hour, ls[:3]...)
 	whole := expiries()
 	for _, lease := range ls[:3] {
 		if !whole[lease.ID].After(lease.ExpiresAt.Add(50 * time.Minute)) {
@@ -135,23 +141,23 @@ func TestRenewalsOfClaims(t *testing.T) {
 	if n := b.count(ownExpiries); n != 0 || len(whole) != 3 {
 		t.Errorf("%d rows were written for %d items", n, len(whole))
 	}
-	b.ok(b.l.Renew(t.Context(), 2*time.Hour, ls[0])...)
-	b.ok(b.l.Renew(t.Context(), time.Second, ls[1])...)
+	b.extend(2*time.Hour, ls[0])
+	b.extend(time.Second, ls[1])
 	part := expiries()
 	if !part[ls[0].ID].After(whole[ls[0].ID]) || !part[ls[1].ID].Before(ls[1].ExpiresAt) ||
 		!part[ls[2].ID].Equal(whole[ls[2].ID]) {
 		t.Errorf("before %v, after %v", whole, part)
 	}
-	b.ok(b.l.Renew(t.Context(), 3*time.Hour, ls[:3]...)...)
+	b.extend(3*time.Hour, ls[:3]...)
 	for id, at := range expiries() {
 		if !at.After(part[ls[0].ID]) {
 			t.Errorf("item %d expires at %s when it was renewed again", id, at)
 		}
 	}
-	b.ok(b.l.Renew(t.Context(), time.Second, ls[1])...)
+	b.extend(time.Second, ls[1])
 	b.pass(time.Second)
 	b.expire(1)
-	b.ok(b.l.Renew(t.Context(), time.Second, ls[0], ls[2])...)
+	b.extend(time.Second, ls[0], ls[2])
 	b.expire(0)
 	b.pass(time.Second)
 	b.expire(2)

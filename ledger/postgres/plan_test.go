@@ -312,7 +312,7 @@ func (w *workload) rareCalls() []storetest.Call {
 				}
 				rest = append(rest, got[0])
 			}
-			errs := w.Ledger.Renew(w.T.Context(), time.Minute, rest...)
+			_, errs := w.Ledger.Extend(w.T.Context(), time.Minute, rest...)
 			for _, e := range ends {
 				errs = append(errs, w.Ledger.Finish(w.T.Context(), e...)...)
 			}

@@ -65,14 +65,15 @@ func TestRenewPassesOverLockedRows(t *testing.T) {
 			t.Fatalf("renewed %d of %d, want %d, %v", len(got), c.items, c.renewed, err)
 		}
 	}
-	for i, err := range r.Renew(ctx, time.Hour, ls...) { // nor is the third one reported as lost
-		if err != nil {
-			t.Errorf("lease %d: %v", i, err)
+	ends, errs := r.Extend(ctx, 2*time.Hour, ls...) // nor is the locked one reported as lost; its end has not moved
+	for i, err := range errs {
+		if moved := ends[i].After(ls[i].ExpiresAt.Add(90 * time.Minute)); err != nil || moved != (i != 1) {
+			t.Errorf("lease %d: until %s, %v", i, ends[i], err)
 		}
 	}
 	must.OK(t, tx.Commit(t.Context()))
-	if err := r.Renew(ctx, time.Hour, ls...)[1]; !errors.Is(err, ledger.ErrLeaseLost) {
-		t.Errorf("finished, yet renewed: %v", err)
+	if ends, errs = r.Extend(ctx, time.Hour, ls...); !errors.Is(errs[1], ledger.ErrLeaseLost) || !ends[1].IsZero() {
+		t.Errorf("finished, yet renewed until %s: %v", ends[1], errs[1])
 	}
 }
 

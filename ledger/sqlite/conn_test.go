@@ -55,7 +55,8 @@ func TestSlowReaders(t *testing.T) {
 	if err != nil || len(leases) != 1 {
 		t.Fatalf("%d leases, %v", len(leases), err)
 	}
-	must.OK(t, l.Renew(t.Context(), time.Minute, leases...)[0])
+	_, errs := l.Extend(t.Context(), time.Minute, leases...)
+	must.OK(t, errs[0])
 	must.Do(t)(l.Promote(t.Context(), 10))
 	must.Do(t)(l.Expire(t.Context(), 10))
 	must.Do(t)(l.ExpireGone(t.Context()))

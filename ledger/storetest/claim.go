@@ -126,27 +126,26 @@ func renewKeeps(t *testing.T, h *harness) {
 	ls := h.claim("k", 3)
 	for range 5 {
 		h.pass(40 * time.Second)
-		for _, err := range h.l.Renew(h.ctx, time.Minute, ls...) {
-			h.ok(err)
-		}
+		h.ok(errors.Join(h.extend(ls...)...))
 	}
 	equal(t, "nothing for others", len(h.claim("k", 3)), 0)
 	h.ok(h.l.Held(h.ctx, ls...)[0])
 	h.end(ls[0], ledger.Done(nil))
 	h.clock.advance(2 * time.Minute)
-	errs := h.l.Renew(h.ctx, time.Minute, ls...)
+	errs := h.extend(ls...)
 	h.is(errs[0], ledger.ErrLeaseLost)
 	h.ok(errs[1]) // expired, but no other agent has it
 	h.pass(2 * time.Minute)
 	other := h.claimOne("k")
-	errs = h.l.Renew(h.ctx, time.Minute, ls[1:]...)
+	errs = h.extend(ls[1:]...)
 	h.is(errs[0], ledger.ErrLeaseLost)
 	h.is(errs[1], ledger.ErrLeaseLost)
 	h.is(h.l.Held(h.ctx, ls[1])[0], ledger.ErrLeaseLost)
 	if it := h.wantState(other.ID, ledger.StateLeased); !it.ExpiresAt.Equal(other.ExpiresAt) {
 		t.Fatalf("a lost lease moved the expiry of its successor to %v", it.ExpiresAt)
 	}
-	h.is(h.l.Renew(h.ctx, time.Millisecond, other)[0], ledger.ErrInvalid)
+	_, errs = h.l.Extend(h.ctx, time.Millisecond, other)
+	h.is(errs[0], ledger.ErrInvalid)
 }
 
 func expireGivesBack(t *testing.T, h *harness) {

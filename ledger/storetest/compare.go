@@ -75,7 +75,6 @@ func compare(t *testing.T, rt *rapid.T, place NewPlace) {
 		"try":         m.try,
 		"claim":       m.claim,
 		"start":       m.start,
-		"renew":       m.renew,
 		"held":        m.held,
 		"extend":      m.extend,
 		"unclaim":     m.unclaim,

@@ -152,7 +152,7 @@ func cancelRunning(t *testing.T, h *harness) {
 	h.ok(err)
 	equal(t, "asked", n, 4)
 	h.is(h.l.Start(h.ctx, time.Minute, ls[0])[0], ledger.ErrLeaseLost)
-	for _, err := range append(h.l.Renew(h.ctx, time.Minute, ls...), h.l.Held(h.ctx, ls...)...) {
+	for _, err := range append(h.extend(ls...), h.l.Held(h.ctx, ls...)...) {
 		h.is(err, ledger.ErrCancelled)
 	}
 	h.end(ls[0], ledger.Done(nil)) // the attempt completed before it noticed

@@ -311,7 +311,7 @@ func twoLeasesOfOneItem(t *testing.T, h *harness) {
 		h.ok(errs[1])
 		for _, leases := range [][]*ledger.Lease{{stale, live}, {live, stale}} {
 			h.pass(time.Second)
-			for i, err := range h.l.Renew(h.ctx, time.Minute, leases...) {
+			for i, err := range h.extend(leases...) {
 				if leases[i] == live {
 					h.ok(err)
 				} else {
@@ -354,6 +354,9 @@ func snoozeAtMost(t *testing.T, h *harness) {
 		h.ok(h.l.Finish(h.ctx, e...)[0])
 		h.ok(h.l.Finish(h.ctx, e...)[0]) // the answer was lost
 		it := h.item(ls.ID)
+		if step.want == ledger.OutcomeSnoozed && step.res.AtMost > 0 && it.Due.Before(h.clock.now().Add(time.Second)) {
+			t.Errorf("step %d: it comes back at %s", i, it.Due)
+		}
 		if it.Outcome != step.want || it.Failures != step.failures {
 			t.Errorf("step %d: %s with %d failures, want %s with %d", i, it.Outcome, it.Failures, step.want, step.failures)
 		}

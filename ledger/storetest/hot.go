@@ -227,7 +227,10 @@ func (w *Workload) Calls() []Call {
 func (w *Workload) endings() []Call {
 	ctx := w.T.Context()
 	return []Call{
-		{Name: "renew", Run: func() { w.ok(errors.Join(w.Ledger.Renew(ctx, time.Minute, w.leases[:w.Batch]...)...)) }},
+		{Name: "renew", Run: func() {
+			_, errs := w.Ledger.Extend(ctx, time.Minute, w.leases[:w.Batch]...)
+			w.ok(errors.Join(errs...))
+		}},
 		{Name: "holders", Run: func() { w.ok(errors.Join(w.Ledger.Held(ctx, w.leases[:w.Batch]...)...)) }},
 		{Name: "leases of tokens", Run: func() {
 			var tokens []string

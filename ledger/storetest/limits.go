@@ -125,7 +125,7 @@ func limitsAreFreed(t *testing.T, h *harness) {
 			ls := h.claimOne("k")
 			h.add(ledger.NewItem{Kind: "k", Key: key + " second", ShardKey: "s", Priority: -2})
 			h.within(10, "", full)
-			h.ok(errors.Join(h.l.Renew(h.ctx, time.Minute, ls)...))
+			h.ok(errors.Join(h.extend(ls)...))
 			h.ok(errors.Join(h.l.Start(h.ctx, time.Minute, ls)...))
 			h.within(10, "", full)
 			c.end(ls)

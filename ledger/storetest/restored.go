@@ -34,7 +34,7 @@ func restored(t *testing.T, h *harness) {
 	equal(t, "leases", lost, int64(3))
 	floor, ids := done.Above()
 	for _, ls := range []*ledger.Lease{held, started, limited} {
-		h.is(h.l.Renew(h.ctx, time.Minute, ls)[0], ledger.ErrLeaseLost)
+		h.is(h.extend(ls)[0], ledger.ErrLeaseLost)
 	}
 	h.is(h.finish(held, ledger.Done(nil)), ledger.ErrLeaseLost)
 	byToken, err := h.l.Lease(h.ctx, held.ID, held.Attempt)

@@ -192,6 +192,12 @@ func (h *harness) ok(err error) {
 	must.OK(h.t, err)
 }
 
+// extend extends leases by a minute.
+func (h *harness) extend(leases ...*ledger.Lease) []error {
+	_, errs := h.l.Extend(h.ctx, time.Minute, leases...)
+	return errs
+}
+
 // is fails unless err matches want. A nil want means no error.
 func (h *harness) is(err, want error) {
 	h.t.Helper()

@@ -135,7 +135,7 @@ func (l *lane) claim(c ledger.Claim, toEnd []*task) (got int, lone []*task, held
 	trust := now.Add(leases[0].Remaining())
 	bytes := 0
 	for i, ls := range leases {
-		block[i] = task{lane: l, lease: ls, claimed: now, trustedUntil: trust,
+		block[i] = task{lane: l, lease: ls, claimed: now, trustedUntil: trust, end: ls.ExpiresAt,
 			renewAt: trust.Add(w.config.Lease/3 - trustTime(w.config.Lease))}
 		tasks[i] = &block[i]
 		bytes += len(ls.Payload)
@@ -272,7 +272,8 @@ func (l *lane) start(tasks []*task) []*task {
 	l.mu.Lock()
 	for i, t := range tasks {
 		if errs[i] == nil {
-			t.renewed(called)
+			t.trust(called)
+			t.unsure = called
 			begin = append(begin, t)
 		} else {
 			refused = append(refused, t)

@@ -142,11 +142,12 @@ func (f *finisher) sort(life context.Context, batch []*task, endings []ledger.En
 		case !invalid && !t.plain:
 			t.result, t.plain = plain(t.result, err), true
 			again = append(again, t)
-		case t.result.Code != CodeInvalid || t.result.Log != "":
+		case !t.refused || t.result.Log != "":
 			log := t.result.Log
-			if t.result.Code == CodeInvalid { // the log may be what is refused
+			if t.refused { // the log may be what is refused
 				log = ""
 			}
+			t.refused = true
 			t.result = ledger.Result{Outcome: ledger.OutcomeFailed, Final: true, Code: CodeInvalid, Error: err.Error(),
 				Log: log, Worker: t.result.Worker}
 			again = append(again, t)

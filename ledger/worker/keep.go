@@ -148,23 +148,25 @@ func (w *Worker) askLoop(life context.Context, calls <-chan call) {
 		// A call that hangs must not keep the other leases from being renewed.
 		ctx, cancel := context.WithTimeout(life, w.config.Lease/3)
 		called := time.Now()
+		ends := make([]time.Time, len(leases))
 		var errs []error
-		name := "renew"
 		if c.renew {
-			errs = w.config.Ledger.Renew(ctx, w.config.Lease, leases...)
+			ends, errs = w.config.Ledger.Extend(ctx, w.config.Lease, leases...)
 		} else {
-			name, errs = "held", w.config.Ledger.Held(ctx, leases...)
+			errs = w.config.Ledger.Held(ctx, leases...)
 		}
 		cancel()
-		w.failed(name, unavailable(errs))
+		if c.renew { // a failed check makes no outage: once its task has ended, no later one would show its end
+			w.failed("renew", unavailable(errs))
+		}
 		for i, t := range c.tasks {
-			t.answered(errs[i], called, c.renew)
+			t.answered(errs[i], called, c.renew, ends[i])
 		}
 	}
 }
 
-// answered records the ledger's answer about a lease.
-func (t *task) answered(err error, called time.Time, renewed bool) {
+// answered records the ledger's answer about a lease: of a renewal also when the lease ends.
+func (t *task) answered(err error, called time.Time, renewal bool, end time.Time) {
 	l := t.lane
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -172,8 +174,8 @@ func (t *task) answered(err error, called time.Time, renewed bool) {
 	switch {
 	case err == nil, errors.Is(err, ledger.ErrCancelled):
 		t.asked = called
-		if renewed && !t.lost {
-			t.renewed(called)
+		if renewal && !t.lost {
+			t.renewed(end, called)
 		}
 		if err != nil {
 			l.withdraw(t, ErrCancelled)
@@ -181,6 +183,8 @@ func (t *task) answered(err error, called time.Time, renewed bool) {
 	case errors.Is(err, ledger.ErrLeaseLost):
 		t.lost = true
 		l.withdraw(t, ledger.ErrLeaseLost)
+	case renewal && t.unsure.IsZero():
+		t.unsure = called
 	}
 }
 

@@ -44,6 +44,14 @@ func TestLeaseIsKept(t *testing.T) {
 
 // When something happens to an item whose handler runs, the handler's context ends within two seconds, with the reason.
 func TestContextEnds(t *testing.T) {
+	takeAway := func(r *rig, id int64) error {
+		if _, err := r.ForceRelease(context.Background(), "ann", ledger.IDs(id)); err != nil {
+			return err
+		}
+		elapse(time.Millisecond)
+		_, err := r.Claim(context.Background(), ledger.Claim{Kind: "k", Agent: "ann", Limit: 1})
+		return err
+	}
 	tests := []struct {
 		name   string
 		act    func(r *rig, id int64) error
@@ -61,14 +69,9 @@ func TestContextEnds(t *testing.T) {
 			_, err := r.Cancel(context.Background(), "ann", ledger.IDs(id))
 			return err
 		}, ErrCancelled, ledger.Done(nil), true, ledger.StateDone},
-		{"lease taken away", func(r *rig, id int64) error {
-			if _, err := r.ForceRelease(context.Background(), "ann", ledger.IDs(id)); err != nil {
-				return err
-			}
-			elapse(time.Millisecond)
-			_, err := r.Claim(context.Background(), ledger.Claim{Kind: "k", Agent: "ann", Limit: 1})
-			return err
-		}, ledger.ErrLeaseLost, ledger.Done(nil), false, ledger.StateLeased},
+		{"lease taken away", takeAway, ledger.ErrLeaseLost, ledger.Done(nil), false, ledger.StateLeased},
+		{"lease taken away, and the worker's own code", takeAway, ledger.ErrLeaseLost, ledger.Result{
+			Outcome: ledger.OutcomeFailed, Final: true, Code: codeUnrecorded}, false, ledger.StateLeased},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -215,7 +218,13 @@ func TestRenewalHangs(t *testing.T) {
 		r := newRig(t)
 		id := r.add(ledger.NewItem{Key: "a"})[0]
 		var hung atomic.Bool
-		r.store.Store = &hanging{Store: r.store.Store, hang: func() bool { return hung.CompareAndSwap(false, true) }}
+		r.store.Store = &renewing{r.store.Store, func(ctx context.Context, next renewal) ([]ledger.Renewal, error) {
+			if hung.CompareAndSwap(false, true) {
+				<-ctx.Done()
+				return nil, ledger.ErrUnavailable
+			}
+			return next()
+		}}
 		rep := r.drain(Func(func(ctx context.Context, _ *ledger.Lease) ledger.Result {
 			select {
 			case <-ctx.Done():
@@ -230,18 +239,80 @@ func TestRenewalHangs(t *testing.T) {
 	})
 }
 
-// hanging makes a renewal wait until its caller gives up.
-type hanging struct {
-	ledger.Store
-	hang func() bool
+// renewing is a store of which a test answers the renewals; renewal is what the store itself does.
+type (
+	renewing struct {
+		ledger.Store
+		renew func(context.Context, renewal) ([]ledger.Renewal, error)
+	}
+	renewal = func() ([]ledger.Renewal, error)
+)
+
+func (s *renewing) Renew(ctx context.Context, ttl time.Duration, leases []ledger.LeaseRef) ([]ledger.Renewal, error) {
+	return s.renew(ctx, func() ([]ledger.Renewal, error) { return s.Store.Renew(ctx, ttl, leases) })
 }
 
-func (s *hanging) Renew(ctx context.Context, ttl time.Duration, leases []ledger.LeaseRef) ([]ledger.Renewal, error) {
-	if s.hang() {
-		<-ctx.Done()
-		return nil, ledger.ErrUnavailable
+// Postgres passes over a lease whose row another transaction has locked. The worker trusts such a lease no longer than
+// it lasts, and goes on if it can be extended in time.
+func TestLeaseIsPassedOver(t *testing.T) {
+	released := []ledger.Outcome{ledger.OutcomeReleased, ledger.OutcomeDone}
+	for _, tt := range []struct {
+		name     string
+		start    time.Duration // of items in a kind with OnLostDoubt; 0: the kind has none
+		renewals string        // p is passed over, l is done with no answer, d is done; the last one repeats
+		want     []ledger.Outcome
+	}{
+		{"always", 0, "p", released},
+		{"after the start", 10 * time.Second, "p", released},
+		{"after a renewal with no answer", 0, "lp", released},
+		{"for a time", 0, "pppd", []ledger.Outcome{ledger.OutcomeDone}},
+		{"for a time, after the start", 10 * time.Second, "plppd", []ledger.Outcome{ledger.OutcomeDone}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				if tt.start > 0 {
+					r.policy(ledger.Kind{OnLost: ledger.OnLostDoubt})
+				}
+				id := r.add(ledger.NewItem{Key: "a"})[0]
+				began := time.Now()
+				r.store.failing(func(call string) error {
+					if call == "start" && time.Since(began) < tt.start {
+						return ledger.ErrUnavailable
+					}
+					return nil
+				})
+				renewals := tt.renewals
+				r.store.Store = &renewing{r.store.Store, func(_ context.Context, next renewal) ([]ledger.Renewal, error) {
+					now := renewals[0]
+					renewals = renewals[min(1, len(renewals)-1):]
+					switch now {
+					case 'p':
+						return nil, nil
+					case 'l':
+						next()
+						return nil, ledger.ErrUnavailable
+					}
+					return next()
+				}}
+				r.drain(Func(func(ctx context.Context, ls *ledger.Lease) ledger.Result {
+					if !ls.First() {
+						return ledger.Done(nil)
+					}
+					select {
+					case <-time.After(3 * time.Minute):
+						return ledger.Done(nil)
+					case <-ctx.Done():
+					}
+					if !time.Now().Before(r.expiry(id)) {
+						t.Error("the context ended after the lease")
+					}
+					return ledger.Release()
+				}))
+				same(t, "attempts", tt.want, r.outcomes(id))
+			})
+		})
 	}
-	return s.Store.Renew(ctx, ttl, leases)
 }
 
 // A handler that ignores its timeout keeps its place but not its lease: the item is worked again.

@@ -22,7 +22,7 @@ type Ledger interface {
 type leases interface {
 	ClaimWithin(ctx context.Context, c ledger.Claim) ([]*ledger.Lease, scheduler.HeldBack, error)
 	Start(ctx context.Context, ttl time.Duration, leases ...*ledger.Lease) []error
-	Renew(ctx context.Context, ttl time.Duration, leases ...*ledger.Lease) []error
+	Extend(ctx context.Context, ttl time.Duration, leases ...*ledger.Lease) ([]time.Time, []error)
 	Held(ctx context.Context, leases ...*ledger.Lease) []error
 	Finish(ctx context.Context, e ...ledger.Ending) []error
 }

@@ -30,6 +30,8 @@ type task struct {
 	phase        phase
 	index        int       // in lane.tasks
 	trustedUntil time.Time // of the lease
+	end          time.Time // of the lease, by the database's clock, as last heard
+	unsure       time.Time // when the first call began that may have moved the end since; zero if there is none
 	renewAt      time.Time // when the lease has to be renewed
 	asked        time.Time // when the ledger was last asked about the lease, or when the task began
 	busy         bool      // a call about the lease is running
@@ -48,19 +50,36 @@ type task struct {
 	span     trace.Span // of the attempt; nil if there is none
 
 	// Set when the task has ended.
-	over   time.Time
-	result ledger.Result
-	plain  bool // the result has no output, log and error text, see the function plain
+	over    time.Time
+	result  ledger.Result
+	plain   bool // the result has no output, log and error text, see the function plain
+	refused bool // the result is a failure with CodeInvalid in place of the handler's
 }
 
 // trustTime returns how long a lease may be trusted after the start of the call that granted it. The margin of a tenth
 // is for the time until the handler notices the end of its context.
 func trustTime(ttl time.Duration) time.Duration { return ttl - ttl/10 }
 
-// renewed records that a call has extended the lease. The caller holds lane.mu.
-func (t *task) renewed(called time.Time) {
+// renewed records the answer of a call that was to extend the lease. It has extended it only if the end has moved:
+// Postgres passes over a row that another transaction has locked. If an earlier call may have moved the end, the
+// lease counts from the start of that call. The caller holds lane.mu.
+func (t *task) renewed(end, called time.Time) {
+	if end.Equal(t.end) {
+		t.asked, t.renewAt = called, called.Add(min(askEvery, t.lane.worker.config.Lease/10))
+		return
+	}
+	since := called
+	if !t.unsure.IsZero() {
+		since = t.unsure
+	}
+	t.trust(since)
+	t.end, t.unsure, t.asked = end, time.Time{}, called
+}
+
+// trust lets the lease count from the start of the call that extended it. The caller holds lane.mu.
+func (t *task) trust(called time.Time) {
 	ttl := t.lane.worker.config.Lease
-	t.trustedUntil, t.renewAt, t.asked = called.Add(trustTime(ttl)), called.Add(ttl/3), called
+	t.trustedUntil, t.renewAt = called.Add(trustTime(ttl)), called.Add(ttl/3)
 }
 
 // begin makes the context of the handler. The caller holds lane.mu.

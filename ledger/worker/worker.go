@@ -251,7 +251,8 @@ func (w *Worker) record(t *task, e ledger.Ending, err error) {
 		ev.Waited = max(0, t.lease.StartedAt.Sub(t.lease.Due)+t.began.Sub(t.claimed))
 		ev.Worked = t.over.Sub(t.began)
 	}
-	if errors.Is(err, ledger.ErrLeaseLost) && e.Result.Code == codeUnrecorded { // the handler ended it without FinishTx
+	unrecorded := e.Result.Code == codeUnrecorded && e.Result.NoReport
+	if unrecorded && errors.Is(err, ledger.ErrLeaseLost) { // the handler ended it without FinishTx
 		e, err = ledger.Ending{Lease: t.lease, Result: Recorded(), Recorded: OutcomeRecorded}, nil
 		ev.Result, ev.Err = e.Result, nil
 	}

@@ -343,8 +343,8 @@ func TestExpiryWaitsAfterOutage(t *testing.T) {
 		elapse(2 * time.Minute)
 		r.store.back()
 		elapse(19 * time.Second)
-		if err := r.Renew(t.Context(), time.Minute, ls...)[0]; err != nil {
-			t.Errorf("renewal after the outage: %v", err)
+		if _, errs := r.Extend(t.Context(), time.Minute, ls...); errs[0] != nil {
+			t.Errorf("renewal after the outage: %v", errs[0])
 		}
 		elapse(80 * time.Second) // in the end it is taken
 		if got := r.item(id); got.State != ledger.StateReady || got.Outcome != ledger.OutcomeLost {
@@ -366,9 +366,9 @@ func TestExpiryWaitsAfterStart(t *testing.T) {
 			elapse(2 * time.Minute)
 			stop := r.run(r.worker(Func(done), func(c *Config) { c.Lends = lends }))
 			elapse(19 * time.Second)
-			err = r.Renew(t.Context(), time.Minute, ls...)[0]
-			if taken := errors.Is(err, ledger.ErrLeaseLost); taken == lends || err != nil && !taken {
-				t.Errorf("lends %t: renewal %v", lends, err)
+			_, errs := r.Extend(t.Context(), time.Minute, ls...)
+			if taken := errors.Is(errs[0], ledger.ErrLeaseLost); taken == lends || errs[0] != nil && !taken {
+				t.Errorf("lends %t: renewal %v", lends, errs[0])
 			}
 			stop()
 		})
@@ -411,6 +411,26 @@ func TestOutage(t *testing.T) {
 		elapse(failingFor + 1)
 		o.note("claim", nil)
 		check("after a call that is not repeated", false, 3, 3)
+	})
+}
+
+// An outage ends with the calls that go on: a check of a lease is not made again once its item has ended.
+func TestOutageEndsWithoutCheck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.add(ledger.NewItem{Key: "a"})
+		stop := r.run(r.worker(Func(func(context.Context, *ledger.Lease) ledger.Result {
+			elapse(12 * time.Second)
+			r.store.away()
+			elapse(3 * time.Second)
+			r.store.back()
+			return ledger.Done(nil)
+		})))
+		elapse(18 * time.Second)
+		if a, b := r.log.count("is unavailable"), r.log.count("available again"); a != 1 || b != 1 {
+			t.Errorf("the outage was logged %d times, its end %d times", a, b)
+		}
+		stop()
 	})
 }
 

@@ -91,7 +91,7 @@ class Service {
   }
 
   process(call) {
-    if (!this.opened || this.session) return call.emit('error', refusal('Process is called once, after Configure'))
+    if (!this.opened || this.session || this.closed) return call.emit('error', refusal('Process is called once, after Configure'))
     this.session = new Session(this.plugin, (tasks, settle) => this.work(tasks, settle), this)
     this.session.serve(call)
   }
@@ -127,7 +127,7 @@ class Service {
   }
 
   async checkHealth() {
-    if (!this.opened) throw refusal('not configured yet')
+    if (!this.opened || this.closed) throw refusal('CheckHealth is called after Configure and before Drain')
     try {
       await this.plugin.check?.(this.opened.config, this.opened.state)
       return { problem: '' }

@@ -73,9 +73,9 @@ class Session {
     this.add({ ...result, id: it.id, attempt: it.attempt, lock_id: it.lock_id })
   }
 
-  /** Starts as many calls as may run. A call that is not full waits for more items, from when it could begin. */
+  /** Starts as many calls as may run, none after the end. A call that is not full waits for more items, from when it could begin. */
   next() {
-    while (this.queue.length > 0 && this.calls < this.concurrency) {
+    while (!this.ended && this.queue.length > 0 && this.calls < this.concurrency) {
       if (this.queue.length < this.most && this.waitMs > 0) {
         this.filling ??= setTimeout(() => {
           this.start()

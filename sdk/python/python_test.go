@@ -151,7 +151,15 @@ func TestDeclarations(t *testing.T) {
 	const program = `
 import sys
 from dataclasses import field, make_dataclass
-from ledgerd_plugin import Plugin
+from types import SimpleNamespace
+from ledgerd_plugin import Plugin, wire
+from ledgerd_plugin.process import Process
+process = Process(Plugin("p", "1.0.0"))
+def late():  # items that arrive with the end of the stream
+    process.end()
+    yield SimpleNamespace(items=[wire.Item(id=1, attempt=1)], cancels=[])
+process.read(late())
+print("to begin after the end:", process.queue.qsize())
 def of(**metadata): return {"input": make_dataclass("I", [("a", str, field(metadata=metadata))])}
 for given in (of(mim=1), of(input="folder"), of(doc="x", input="file"), {"emits": "wordcount"}, {"match": "*.txt"},
               {"examples": {}}, {"timeout": "1m"}):
@@ -162,7 +170,8 @@ for module in [name for name in sys.modules if name.startswith(("google", "ledge
 sys.modules["google.protobuf"] = None
 try: import ledgerd_plugin
 except ImportError as err: print(err)`
-	want := `field a: metadata has 'mim', and takes doc, format, secret, tune, min, max, input
+	want := `to begin after the end: 0
+field a: metadata has 'mim', and takes doc, format, secret, tune, min, max, input
 field a: input is file, url, line, modified, owner, not 'folder'
 p
 emits must be a list

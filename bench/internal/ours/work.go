@@ -208,7 +208,8 @@ func Renewals(ctx context.Context, on On, n, times int) (s measure.Sample, err e
 		}
 		s, err = ServerCost(ctx, p.url, times, func() error {
 			for range times {
-				if err := errors.Join(l.Renew(ctx, time.Minute, held...)...); err != nil {
+				_, errs := l.Extend(ctx, time.Minute, held...)
+				if err := errors.Join(errs...); err != nil {
 					return err
 				}
 			}

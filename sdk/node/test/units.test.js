@@ -152,6 +152,36 @@ test('no more is granted than the window, and results are gathered', async () =>
   await until(() => s.on.ended)
 })
 
+test('no call begins after the end of the stream', async () => {
+  for (const batch of [undefined, { most: 3, waitMs: 20 }]) {
+    const ends = []
+    const run = (tasks, settle) => new Promise((resolve) => ends.push(() => {
+      for (const task of tasks) settle(task, { outcome: 'OUTCOME_RELEASED' })
+      resolve()
+    }))
+    const session = new Session({ batch }, run, { concurrency: 1, progressMs: -1 })
+    const s = stream()
+    session.serve(s.call)
+    s.on.data({ items: [1, 2, 3, 4].map(wire), cancels: [] })
+    assert.strictEqual(ends.length, 1)
+    s.on.cancelled()
+    ends[0]()
+    await new Promise(setImmediate)
+    s.on.data({ items: [5, 6, 7].map(wire), cancels: [] })
+    assert.strictEqual(ends.length, 1)
+  }
+})
+
+test('a config that was closed is neither checked nor worked with', async () => {
+  const service = new Service({ name: 'p', version: '1.0.0', work: () => {}, check: () => assert.fail('closed') })
+  await service.configure({ config: Buffer.alloc(0), secrets: {} })
+  await service.drain({ grace_ms: 0 })
+  await assert.rejects(service.checkHealth(), { message: /before Drain/ })
+  let refused
+  service.process({ emit: (_, err) => { refused = err.message }, on: () => {} })
+  assert.match(refused, /Process is called once/)
+})
+
 test('a batch waits to be filled, and its places count', async () => {
   const sizes = []
   const run = async (tasks, settle) => {

@@ -81,7 +81,7 @@ class Process:
 
     def CheckHealth(self, request: Any, context: Any) -> Any:
         if not self.config:
-            context.abort(grpc.StatusCode.FAILED_PRECONDITION, "not configured yet")
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, "CheckHealth is called after Configure and before Drain")
         try:
             call_method(self.config, "check")
             return wire.CheckHealthResponse()
@@ -148,7 +148,7 @@ class Process:
                 with self.changed:
                     for it in sent.items:
                         item = self.items[it.id, it.attempt] = Item(it, self.plugin, self.config, self)
-                        self.stop(item, "stopping") if self.draining else self.queue.put(item)
+                        self.stop(item, "stopping") if self.draining or self.over else self.queue.put(item)
                     for c in sent.cancels:
                         if (c.id, c.attempt) in self.items:  # else its result is on its way
                             self.stop(self.items[c.id, c.attempt], REASONS.get(c.reason, "cancelled"))
