@@ -31,7 +31,7 @@ PARTLY      := ^$(shell $(GO) list -m)/(internal/(api|mcp|pluginhost|pluginproc|
 RACED_OF_PARTLY := ^Test(Act|Cancel|CommitIsNot|Copy(IsResumed|OfMany|Twice)$$|Credits|Cut(Calls|Claims)|Deadlock|DiesWhile|Doubt|Drain|EveryCaller|Events|Flood|ForceReleased|HeldBy|Hints|InTx|KilledAdders|KnownLeases|Lock(Excludes|OfMany)|Looks|LostWhen|ManyItems|MaxTime|MostInHand|Paced|Panic|Progress|ReadFirst|Renewed|RunAll$$|Session|SlowReaders|StartGivenUp|Stop$$|Stray|Swept|Terminated|Wait)
 STORES      := /ledger/(memory|sqlite|postgres|lockable)$$
 # In TestStore the names of the cases with several callers begin with "Concurrent".
-UNRACED_OF_STORES := ^(FuzzCompare|Test(Compare|Plans|PreparedPlans|HotPath|Grants|Integrity|DeadEntries|IdleShard|ProcessesShare|OpenAtOnce|DurableBeforeAnswer|DiskF|ManyKeys))|^TestStore$$/^([^C]|C[^o]|Co[^n])
+UNRACED_OF_STORES := ^(Test(Compare|Plans|PreparedPlans|HotPath|Grants|Integrity|DeadEntries|IdleShard|ProcessesShare|OpenAtOnce|DurableBeforeAnswer|DiskF|ManyKeys))|^TestStore$$/^([^C]|C[^o]|Co[^n])
 
 # Ledgers of tests lie in memory where there are 8 GiB for them and for builds, and programs may run from there: tests of
 # what a disk does bring their own faults. Since Go 1.26 tests lie where GOTMPDIR is, so it is not set.

@@ -86,8 +86,8 @@ func TestWhoImportsWhom(t *testing.T) {
 			return in(pkg, "internal") && in(imported, stores...) && !in(pkg, "internal/dburl", "internal/query",
 				"internal/mutanttest", "internal/chaostest") && !test
 		}},
-		{"internal/pluginproc knows no ledger", func(pkg, imported string, test bool) bool {
-			return in(pkg, "internal/pluginproc") && in(imported, "ledger", "schema")
+		{"internal/pluginproc imports of ours only sdk/... and itself", func(pkg, imported string, test bool) bool {
+			return in(pkg, "internal/pluginproc") && ours(imported) && !in(imported, "sdk", "internal/pluginproc")
 		}},
 		{"only ledger/sqlite, and plugins/filecsv/load for tables of its own, import SQLite's driver",
 			func(pkg, imported string, test bool) bool {
@@ -122,6 +122,19 @@ func TestWhoImportsWhom(t *testing.T) {
 				if rule.broken(s.folder, imported, s.inTests) && !in(imported, "internal/lazyregexp", "internal/must") {
 					t.Errorf("%s imports %s, but %s", s.path, imported, rule.text)
 				}
+			}
+		}
+	}
+}
+
+// What a plugin's author gets, with the test kit, has no library that only ledgerd needs.
+func TestAuthorsLibraries(t *testing.T) {
+	for _, s := range sources(t) {
+		for _, imported := range s.imports() {
+			if in(s.folder, "sdk", "internal/pluginproc", "internal/must", "internal/lazyregexp") && in(imported,
+				"github.com/spf13", "github.com/pressly", "github.com/prometheus", "github.com/rogpeppe", "github.com/emersion",
+				"github.com/wneessen", "github.com/jackc", "modernc.org", "database/sql") {
+				t.Errorf("%s imports %s, and so every plugin of an author does", s.path, imported)
 			}
 		}
 	}

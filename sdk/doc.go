@@ -16,8 +16,8 @@
 //	func main() { sdk.Main(sdk.New("hello", "0.1.0", greet)) }
 //
 // Build it as ledgerd-plugin-hello, put it into the plugins folder of ledgerd's data
-// directory, and it works: ledgerd run hello Ada. It also runs without ledgerd, for example in a
-// debugger: ledgerd-plugin-hello run Ada. Package sdktest tests it as the process that ledgerd starts.
+// directory, and it works: ledgerd run hello Ada. Package sdktest tests it as the process that ledgerd starts, or in
+// the process of the test, for example in a debugger.
 //
 // # Payload and config
 //

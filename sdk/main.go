@@ -9,9 +9,8 @@ import (
 	"github.com/ledgerd/ledgerd/sdk/wire"
 )
 
-// Main serves p and does not return. If you start the program by hand, it has three commands: describe
-// (JSON), doc (Markdown) and run. run works INPUT in this process, without ledgerd, to try the plugin
-// or to debug it: run [--set k=v]… [--with k=v]… INPUT…
+// Main serves p and does not return. If you start the program by hand, it has two commands: describe (JSON) and doc
+// (Markdown).
 func Main(p *Plugin) {
 	if Started() {
 		Serve(p)
@@ -19,19 +18,12 @@ func Main(p *Plugin) {
 	os.Exit(command(p, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// Exit codes, the same as those of ledgerd.
-const (
-	exitError      = 1
-	exitUsage      = 2
-	exitUnfinished = 3 // finished, but not every item is done
-)
-
 // command runs one command and returns the exit code.
 func command(p *Plugin, args []string, stdout, stderr io.Writer) int {
 	d, err := p.describe()
 	if err != nil {
 		fmt.Fprintln(stderr, err)
-		return exitError
+		return 1
 	}
 	name := ""
 	if len(args) > 0 {
@@ -42,15 +34,13 @@ func command(p *Plugin, args []string, stdout, stderr io.Writer) int {
 		err = printDescription(d, stdout)
 	case "doc":
 		_, err = io.WriteString(stdout, reference(p, d))
-	case "run":
-		return run(p, d, args[1:], stdout, stderr)
 	default:
 		fmt.Fprintf(stderr, usage, p.Name, p.Version)
-		return exitError // the protocol wants 1 from a plugin that a person starts; see package wire
+		return 1 // the protocol wants 1 from a plugin that a person starts; see package wire
 	}
 	if err != nil {
 		fmt.Fprintln(stderr, err)
-		return exitError
+		return 1
 	}
 	return 0
 }
@@ -61,9 +51,12 @@ const usage = `%[1]s %[2]s is a plugin of ledgerd. ledgerd starts it by itself:
 
 If you start it by hand, it has these commands:
 
-  describe                                    print its description, as JSON
-  doc                                         print its reference, as Markdown
-  run [--set k=v]… [--with k=v]… INPUT…       work INPUT in this process, without ledgerd
+  describe   print its description, as JSON
+  doc        print its reference, as Markdown
+
+To try it without a ledger:
+
+  ledgerd plugin run PATH INPUT…
 `
 
 // description is what describe prints.

@@ -236,7 +236,7 @@ func (s *session) next(tasks []*task) []*task {
 			continue // others were faster
 		}
 		for _, it := range s.queue[s.head : s.head+n] {
-			t := newTask(it, s.emits, s)
+			t := newTask(it, s)
 			s.running[attempt{it.Id, it.Attempt}] = t
 			tasks = append(tasks, t)
 		}
@@ -288,7 +288,7 @@ func (s *session) window() int {
 	}
 }
 
-// settled implements sink.
+// settled takes the complete result of a task. A task calls it once.
 func (s *session) settled(t *task) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -309,8 +309,8 @@ func (s *session) add(r *wire.Result) {
 	}
 }
 
-// progressed implements sink: the first report goes out at once, later ones when it is time,
-// the newest of each task.
+// progressed takes a report of a task: the first one goes out at once, later ones when it is time, the newest of each
+// task.
 func (s *session) progressed(t *task, p *wire.Progress) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

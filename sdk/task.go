@@ -20,12 +20,11 @@ import (
 
 // task is one attempt in work.
 type task struct {
-	item   *wire.Item
-	emits  []string // kinds that may be emitted
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	stop   context.CancelFunc // of the timeout; nil if there is none
-	sink   sink
+	item    *wire.Item
+	session *session
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	stop    context.CancelFunc // of the timeout; nil if there is none
 
 	mu      sync.Mutex
 	result  wire.Result // complete once settled
@@ -33,20 +32,13 @@ type task struct {
 	size    int // bytes of the emitted items
 	log     *logTail
 
-	// The sink uses these.
+	// The session uses these.
 	report   *wire.Progress // the newest one that was not passed on yet
 	reported time.Time      // when a report was passed on last
 }
 
-// sink takes what a task reports.
-type sink interface {
-	// settled is called once, when result is complete.
-	settled(t *task)
-	progressed(t *task, p *wire.Progress)
-}
-
-func newTask(it *wire.Item, emits []string, s sink) *task {
-	t := &task{item: it, emits: emits, sink: s}
+func newTask(it *wire.Item, s *session) *task {
+	t := &task{item: it, session: s}
 	t.ctx, t.cancel = context.WithCancelCause(traced(it))
 	return t
 }
@@ -101,7 +93,7 @@ func (t *task) settle(output []byte, err error) {
 		t.stop()
 	}
 	t.cancel(nil)
-	t.sink.settled(t)
+	t.session.settled(t)
 }
 
 // overTime describes an exceeded deadline for people.
@@ -150,7 +142,7 @@ func (t *task) add(c Child) error {
 
 func (t *task) checkChild(c *wire.Child) error {
 	switch {
-	case !slices.Contains(t.emits, c.Kind):
+	case !slices.Contains(t.session.emits, c.Kind):
 		return errors.New("neither the plugin nor its config declares this kind")
 	case c.Key == "":
 		return errors.New("key is empty")
@@ -171,9 +163,9 @@ func (t *task) checkChild(c *wire.Child) error {
 	return nil
 }
 
-// progress passes a report on. The sink decides how often reports are sent.
+// progress passes a report on. The session decides how often reports are sent.
 func (t *task) progress(done, total int64, unit string) {
-	t.sink.progressed(t, &wire.Progress{
+	t.session.progressed(t, &wire.Progress{
 		Id: t.item.Id, Attempt: t.item.Attempt, Done: done, Total: total, Unit: cleanText(unit, wire.MaxKind),
 	})
 }

@@ -18,7 +18,7 @@ func Main(p app.Program) {
 	if sdk.Started() {
 		servePlugin(p)
 	}
-	sdk.LeaveHeapRoom(200) // percent of what lives
+	sdk.LeaveHeapRoom()
 	os.Exit(Run(Listen(), p, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 

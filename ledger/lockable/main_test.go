@@ -12,9 +12,9 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	_ "github.com/jackc/pgx/v5/stdlib"
+	"go.uber.org/goleak"
 	_ "modernc.org/sqlite"
 
-	"github.com/ledgerd/ledgerd/internal/childtest"
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
@@ -23,7 +23,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
 )
 
-func TestMain(m *testing.M) { childtest.Main(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // place is a database for tests, as one of its drivers opens it.
 type place struct {

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) { childtest.Main(m) }
 // A child process gets the kind and the URL of a place.
 func init() {
 	for name, run := range map[string]func(ctx context.Context, p *place, args []string) error{
-		"holder": holder, "committer": committer, "contender": contender} {
+		"holder": holder, "committer": committer} {
 		childtest.Runs[name] = func(ctx context.Context, args []string) error {
 			p, err := open(ctx, args[0], args[1])
 			if err != nil {

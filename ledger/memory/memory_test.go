@@ -22,8 +22,6 @@ func TestStore(t *testing.T) {
 // TestCompare compares the store with itself: a difference is a fault of the rules or of the harness.
 func TestCompare(t *testing.T) { storetest.Compare(t, place) }
 
-func FuzzCompare(f *testing.F) { storetest.FuzzCompare(f, place) }
-
 // place makes a store that is not closed between two calls of Open.
 func place(_ testing.TB, now func() time.Time) storetest.Place {
 	s := memory.New(memory.Options{Now: now})

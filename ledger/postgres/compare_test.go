@@ -14,10 +14,6 @@ func TestCompare(t *testing.T) { storetest.Compare(t, places(t)) }
 
 func TestCompareLimits(t *testing.T) { storetest.CompareLimits(t, places(t)) }
 
-func FuzzCompare(f *testing.F) { storetest.FuzzCompare(f, places(f)) }
-
-func FuzzValues(f *testing.F) { storetest.FuzzValues(f, opener(f)) }
-
 // places makes places that use the same schema one after the other, on a pool that can break.
 func places(t testing.TB) storetest.NewPlace {
 	b := newBreaker(t)

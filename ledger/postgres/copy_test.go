@@ -6,9 +6,7 @@ import (
 	"errors"
 	"net"
 	"reflect"
-	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -139,47 +137,6 @@ func TestCopiedLikeInserted(t *testing.T) {
 	}
 }
 
-// Two clients copy the same keys at once, in opposite orders: none waits for ever, each key is added once,
-// and both get its id.
-func TestCopyTheSameAtOnce(t *testing.T) {
-	schema := pgtest.Schema(t)
-	var c copies
-	clients := [2]*ledger.Ledger{}
-	for i := range clients {
-		clients[i] = c.open(t, pgtest.URL(t), postgres.Options{Schema: schema})
-	}
-	const rounds = 8
-	for round := range rounds {
-		var ids [2]map[string]int64
-		var added [2]int
-		var g sync.WaitGroup
-		for i, l := range clients {
-			own := files((10+2*round+i)*100_000, many) // now it expects new ones
-			items := files(round*100_000+i*many/2, many)
-			if i == 1 {
-				slices.Reverse(items)
-			}
-			addAll(t, l, own)
-			g.Go(func() { added[i], ids[i] = addAll(t, l, items) })
-		}
-		g.Wait()
-		for key, id := range ids[0] {
-			if other, both := ids[1][key]; both && other != id {
-				t.Errorf("round %d: %s is item %d and item %d", round, key, id, other)
-			}
-		}
-		if n := added[0] + added[1]; n != many+many/2 {
-			t.Errorf("round %d: %d were added, want %d", round, n, many+many/2)
-		}
-	}
-	if n := c.Load(); n < 4*rounds {
-		t.Errorf("%d tables were copied, want at least those of %d adds", n, 2*rounds)
-	}
-	if n, err := clients[0].Count(t.Context(), ledger.Filter{}); err != nil || n != rounds*(2*many+many+many/2) {
-		t.Errorf("%d items, %v", n, err)
-	}
-}
-
 // An add of many is answered even if any of its round trips fails, and adds each of its items once.
 func TestCopyBroken(t *testing.T) {
 	b := newBreaker(t)
@@ -211,40 +168,6 @@ func TestCopyBroken(t *testing.T) {
 	}
 	if n, err := l.Count(t.Context(), ledger.Filter{}); err != nil || n != int64(want) {
 		t.Errorf("%d items, %v; %d were added", n, err, want)
-	}
-}
-
-// A copy that waits for the key of another transaction ends when its caller gives up, and leaves nothing.
-func TestCopyGivenUp(t *testing.T) {
-	var c copies
-	schema, pool := pgtest.Schema(t), pgtest.Pool(t)
-	l := c.open(t, pgtest.URL(t), postgres.Options{Schema: schema})
-	addAll(t, l, files(0, many))
-	tx, err := pool.Begin(t.Context())
-	must.OK(t, err)
-	defer tx.Rollback(context.WithoutCancel(t.Context()))
-	items := files(many, many)
-	must.Do(t)(tx.Exec(t.Context(), `INSERT INTO `+schema+`.ledger_items (kind, key, slot, created_at) VALUES ($1, $2, 0, now())`,
-		items[many/2].Kind, items[many/2].Key))
-	calling, giveUp := context.WithCancel(t.Context())
-	defer giveUp()
-	answer := make(chan error, 1)
-	go func() {
-		_, err := l.Add(calling, items...)
-		answer <- err
-	}()
-	for waits := false; !waits; {
-		must.OK(t, pool.QueryRow(t.Context(),
-			`SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND starts_with(query, $1))`,
-			`COPY "`+schema+`"`).Scan(&waits))
-	}
-	giveUp()
-	if err := <-answer; !errors.Is(err, context.Canceled) {
-		t.Errorf("the call that was given up: %v", err)
-	}
-	must.OK(t, tx.Rollback(t.Context()))
-	if added, _ := addAll(t, l, items); added != many {
-		t.Errorf("%d were added afterwards, want %d", added, many)
 	}
 }
 

@@ -13,10 +13,6 @@ func TestCompare(t *testing.T) { storetest.Compare(t, place) }
 
 func TestCompareLimits(t *testing.T) { storetest.CompareLimits(t, place) }
 
-func FuzzCompare(f *testing.F) { storetest.FuzzCompare(f, place) }
-
-func FuzzValues(f *testing.F) { storetest.FuzzValues(f, openWith) }
-
 func place(t testing.TB, now func() time.Time) storetest.Place {
 	path := newPath(t)
 	b := sqlite.NewBreaker(t)

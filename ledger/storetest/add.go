@@ -295,19 +295,26 @@ func addLimits(t *testing.T, h *harness) {
 func addManyFields(t *testing.T, h *harness) {
 	due := start.Add(90*time.Minute + 123456*time.Microsecond + 789)
 	payload := []byte("{\"n\":1e999,\"n\":9007199254740993 }\xff\x00")
-	n := ledger.NewItem{Kind: "k", Scope: "s", Key: "kéy\n\"'%_\\", Fingerprint: "f", Payload: payload, ShardKey: "host",
-		Priority: -2, Due: due, Every: "*/5  1-3 * * mon", Zone: "Europe/Berlin", Source: "src", Trace: traceText}
+	n := ledger.NewItem{Kind: "k", Scope: "s", Key: "kéy\n\"'%_\\", Fingerprint: "f--\r\t", Payload: payload,
+		ShardKey: "h'o\"st$1", Priority: -2, Due: due, Every: "*/5  1-3 * * mon", Zone: "Europe/Berlin",
+		Source: "s%s\u2028😀", Trace: traceText}
 	id := h.add(n)[0].ID
 	got := h.item(id)
 	want := ledger.Item{ID: id, Kind: "k", Scope: "s", Key: n.Key,
-		Stored: ledger.Stored{Fingerprint: "f", Payload: payload, ShardKey: "host", Slot: scheduler.Slot("host"),
-			Every: n.Every, Zone: n.Zone, Source: "src", Trace: traceText, CreatedAt: start},
+		Stored: ledger.Stored{Fingerprint: n.Fingerprint, Payload: payload, ShardKey: n.ShardKey,
+			Slot: scheduler.Slot(n.ShardKey), Every: n.Every, Zone: n.Zone, Source: n.Source, Trace: traceText,
+			CreatedAt: start},
 		Priority: -2, Due: due.Truncate(time.Microsecond), State: ledger.StateWaiting, Round: got.Round,
 		RoundState: ledger.RoundOpen}
 	equal(t, "item", got, want)
 	found, err := h.l.Find(h.ctx, "k", "s", n.Key)
 	h.ok(err)
 	equal(t, "found", found, want)
+	for _, half := range []ledger.Filter{{Prefix: "k\xc3"}, {KeyHas: "\xa9y"}} {
+		count, err := h.l.Count(h.ctx, half)
+		h.ok(err)
+		equal(t, "items by half of a character", count, 0)
+	}
 	_, err = h.l.Find(h.ctx, "k", "", n.Key)
 	h.is(err, ledger.ErrNotFound)
 	_, err = h.l.Get(h.ctx, id+1)
@@ -315,8 +322,8 @@ func addManyFields(t *testing.T, h *harness) {
 	h.clock.advance(2 * time.Hour)
 	h.pass(0)
 	ls := h.claimOne("k")
-	if string(ls.Payload) != string(payload) || ls.Key != n.Key || ls.Scope != "s" || ls.Fingerprint != "f" ||
-		ls.Every != n.Every || ls.Source != "src" || ls.ShardKey != "host" || ls.Trace != traceText {
+	if string(ls.Payload) != string(payload) || ls.Key != n.Key || ls.Scope != "s" || ls.Fingerprint != n.Fingerprint ||
+		ls.Every != n.Every || ls.Source != n.Source || ls.ShardKey != n.ShardKey || ls.Trace != traceText {
 		t.Fatalf("claimed %+v", ls.Item)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -54,16 +53,6 @@ func fewerChecks(t *testing.T) {
 		must.OK(t, checks.Value.Set("25"))
 		t.Cleanup(func() { _ = checks.Value.Set(given) })
 	}
-}
-
-// FuzzCompare is Compare with operations that go test -fuzz chooses.
-func FuzzCompare(f *testing.F, place NewPlace) {
-	choices := make([]byte, 16<<10) // a history this long changes something
-	must.Do(f)(rand.NewChaCha8([32]byte{}).Read(choices))
-	f.Add(choices)
-	f.Fuzz(func(t *testing.T, choices []byte) {
-		rapid.MakeFuzz(func(rt *rapid.T) { compare(t, rt, place) })(t, choices)
-	})
 }
 
 func compare(t *testing.T, rt *rapid.T, place NewPlace) {

@@ -24,13 +24,13 @@ func (m *machine) newItems(t *rapid.T) []ledger.NewItem {
 		n := ledger.NewItem{
 			Kind:        kindNames.Draw(t, "kind"),
 			Scope:       rapid.SampledFrom([]string{"", "s"}).Draw(t, "scope"),
-			Key:         rapid.SampledFrom([]string{"1", "2", "3", "é%_", "5\n"}).Draw(t, "key"),
+			Key:         rapid.SampledFrom([]string{"1", "2", "3", "é%_", "5\n", "a'b\"c$1"}).Draw(t, "key"),
 			Fingerprint: rapid.SampledFrom([]string{"", "f", "g"}).Draw(t, "fingerprint"),
 			Priority:    int16(rapid.IntRange(-2, 2).Draw(t, "priority")),
 			Every:       rapid.SampledFrom([]string{"", "", "", "hour", "90s", "*/7 * * * *"}).Draw(t, "every"),
 		}
 		if rapid.Bool().Draw(t, "payload") {
-			n.Payload = []byte(rapid.SampledFrom([]string{"{}", "\x00\xff", ""}).Draw(t, "bytes"))
+			n.Payload = []byte(rapid.SampledFrom([]string{"{}", "\x00\xff", "", "1e400"}).Draw(t, "bytes"))
 		}
 		if rapid.IntRange(0, 3).Draw(t, "later") == 0 {
 			n.Due = m.clock.now().Add(time.Duration(rapid.IntRange(-60, 600).Draw(t, "due")) * time.Second)
@@ -304,7 +304,7 @@ func (m *machine) result(t *rapid.T) ledger.Result {
 		Final:    rapid.IntRange(0, 5).Draw(t, "final") == 0,
 		NoReport: rapid.IntRange(0, 3).Draw(t, "no report") == 0,
 		Code:     rapid.SampledFrom([]string{"", "c"}).Draw(t, "code"),
-		Error:    rapid.SampledFrom([]string{"", "e\x00"}).Draw(t, "error"),
+		Error:    rapid.SampledFrom([]string{"", "e\x00", "%s%d\u2028😀"}).Draw(t, "error"),
 		Delay:    time.Duration(rapid.IntRange(0, 300).Draw(t, "delay")) * time.Second,
 	}
 	if rapid.Bool().Draw(t, "output") {

@@ -39,7 +39,7 @@ func finishOutcomes(t *testing.T, h *harness) {
 		kind := "k-" + string(c.outcome) + fmt.Sprint(c.due.Seconds(), c.state)
 		kind = strings.ReplaceAll(kind, " ", "-")
 		id := h.add(ledger.NewItem{Kind: kind, Key: "x"})[0].ID
-		c.result.Code, c.result.Log, c.result.Worker = "some_code", "a line\n", "w@1+abc"
+		c.result.Code, c.result.Log, c.result.Worker = "some_code", "a $1 'l\u2028ine\r\n", "w@1+abc"
 		e := []ledger.Ending{{Lease: h.claimOne(kind), Result: c.result}}
 		for _, again := range []string{"at first", "asked again"} {
 			h.ok(h.l.Finish(h.ctx, e...)[0])
@@ -63,7 +63,7 @@ func finishOutcomes(t *testing.T, h *harness) {
 			LockID: lock, Worker: "w@1+abc", Epoch: 1, Round: "1", DueAt: start, LeasedAt: start, FinishedAt: start,
 			Outcome: c.outcome, Final: c.state == ledger.StateDone || c.state == ledger.StateCancelled,
 			Code: "some_code", Error: c.result.Error, Cause: causeOf(c.outcome, c.result),
-			Log: "a line\n", Output: c.result.Output}})
+			Log: "a $1 'l\u2028ine\r\n", Output: c.result.Output}})
 		equal(t, "as seen on the item", []string{string(it.Outcome), it.Code, it.Error},
 			[]string{string(c.outcome), "some_code", c.result.Error})
 	}

@@ -209,7 +209,7 @@ func filters(t *testing.T, h *harness) {
 		ledger.NewItem{Kind: "k", Key: "/out/c.csv"}, ledger.NewItem{Kind: "k", Scope: "s", Key: "/in/a_1%.csv"})
 	h.add(ledger.NewItem{Kind: "j", Key: "x", Due: start.Add(time.Hour), Priority: -1, ShardKey: "a,b"})
 	ls := h.claim("k", 4)
-	h.end(ls[0], ledger.Result{Outcome: ledger.OutcomeFailed, Final: true, Code: "http_404", Error: "Not found: 100%_"})
+	h.end(ls[0], ledger.Result{Outcome: ledger.OutcomeFailed, Final: true, Code: "http_404", Error: "Not found: 100%_é"})
 	h.end(ls[1], ledger.Done(nil))
 	h.clock.advance(time.Hour + time.Minute)
 	h.end(ls[2], ledger.Result{Outcome: ledger.OutcomeFailed, Code: "timeout", Error: "took too long"})
@@ -278,6 +278,9 @@ func filters(t *testing.T, h *harness) {
 			t.Errorf("%q counts %d, lists %d", c.where, n, len(got))
 		}
 	}
+	n, err := h.l.Count(h.ctx, ledger.Filter{ErrorHas: "\xa9"})
+	h.ok(err)
+	equal(t, "items by half of a character", n, 0)
 }
 
 func listPages(t *testing.T, h *harness) {
