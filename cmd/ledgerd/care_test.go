@@ -120,7 +120,7 @@ func TestDoctorFindsForgottenLeases(t *testing.T) {
 		if said := doctor(); !strings.Contains(said, "far/4711 has given no sign since ") ||
 			!strings.Contains(said, "and holds 2 items") ||
 			!strings.Contains(said, "the last at 20") ||
-			!strings.Contains(said, "ledgerd finish --outcome released --where agent:far/4711 --force") {
+			!strings.Contains(said, "ledgerd finish -y --outcome released --where agent:far/4711 --force") {
 			t.Errorf("two leases are forgotten:\n%s", said)
 		}
 	})

@@ -64,6 +64,8 @@ func TestTyped(t *testing.T) {
 		{"", "", "", "ledgerd retry 7, ledgerd finish 7 --agent YOU, or ledgerd cancel 7",
 			"ledgerd retry 7, ledgerd finish 7 --agent YOU, or ledgerd cancel -y 7"},
 		{"", "", "", "ledgerd retry --where 'kind:k state:dead'", "ledgerd retry -y --where 'kind:k state:dead'"},
+		{"", "", "", "ledgerd finish --outcome released --where agent:ann --force",
+			"ledgerd finish -y --outcome released --where agent:ann --force"},
 		{"sqlite:a.db", app.DbFlag, "", "ledgerd ls --db sqlite:b.db", "ledgerd ls --db sqlite:b.db"},
 	} {
 		a := testApp(new(bytes.Buffer))

@@ -41,7 +41,7 @@ var situations = []situation{
 	{"next", "It recurs (every day); its round ", "", "daily"},
 	{"paused", "Its kind held is paused by ", "ledgerd kind resume held", "stopped"},
 	{"leased", "ann works on it (attempt 1) since ", "", "taken"},
-	{"leased", "is not heard of since ", "ledgerd work --kind silent, or ledgerd finish --outcome released --where " +
+	{"leased", "is not heard of since ", "ledgerd work --kind silent, or ledgerd finish -y --outcome released --where " +
 		"agent:host/9/silent --force", "left"},
 	{"backoff", "Attempt 1 failed (slow); it is tried again at ", "ledgerd retry ", "tried"},
 	{"dead", "It is dead after 1 failure; the last error: no such page", "ledgerd retry ", "hopeless"},
@@ -152,7 +152,7 @@ func TestWhyInEverySituation(t *testing.T) {
 				!strings.Contains(got.Next, s.next) {
 				t.Errorf("%s: %s %q next: %q, want %s %q next: %q", s.key, got.Code, got.Text, got.Next, s.code, s.text, s.next)
 			}
-			if words := app.Words(got.Acts...); words != strings.ReplaceAll(got.Next, "cancel -y ", "cancel ") {
+			if words := app.Words(got.Acts...); words != strings.ReplaceAll(got.Next, " -y ", " ") {
 				t.Errorf("%s: the acts %+v are %q, and next: is %q", s.key, got.Acts, words, got.Next)
 			}
 			// For people times are in the zone of the machine, without parts of a second.

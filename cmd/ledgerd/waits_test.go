@@ -37,7 +37,7 @@ func TestWaitsAreTold(t *testing.T) {
 	onFile(t, func(t *testing.T, m *machine) {
 		m.run(failure.ExitOK, "add", "effect", "a")
 		m.silent("effect", "a")
-		const free = "ledgerd finish --outcome released --where agent:host/9/silent --force"
+		const free = "ledgerd finish -y --outcome released --where agent:host/9/silent --force"
 		if out := m.run(failure.ExitOK, "agents", "-o", "csv", "--columns", "agent,host,held"); !strings.Contains(out,
 			"host/9/silent,elsewhere,1\n") {
 			t.Errorf("a program that is gone keeps its host: %s", out)

@@ -82,7 +82,8 @@ whether an item is done, what it waits for, or why it failed.`,
 	a.Global.Define(root.PersistentFlags())
 	root.SetFlagErrorFunc(app.FlagError)
 	root.SetHelpCommand(&cobra.Command{Use: "help", Short: "Print how a command is used, as --help does", Hidden: true,
-		GroupID: app.GroupSetUp, RunE: func(cmd *cobra.Command, args []string) error {
+		GroupID: app.GroupSetUp, Annotations: map[string]string{app.WithoutConfig: "yes"},
+		RunE: func(cmd *cobra.Command, args []string) error {
 			about, rest, err := root.Find(args)
 			if err != nil {
 				return err

@@ -23,7 +23,9 @@ type Caller struct {
 	Client *http.Client
 	At     string // URL of the server, with the prefix that a proxy adds before /api/v1
 	Token  string // "": the server needs none
-	remote string // address of the agent, for the server within this process
+	// Environment is that of this program, "" if it has none; a server of another one refuses it.
+	Environment string
+	remote      string // address of the agent, for the server within this process
 }
 
 const (
@@ -67,6 +69,9 @@ func (c *Caller) ask(ctx context.Context, method, path string, query url.Values,
 	r.Header.Set("User-Agent", "ledgerd/"+version.String())
 	if text != nil {
 		r.Header.Set("Content-Type", "application/json")
+	}
+	if c.Environment != "" {
+		r.Header.Set("Ledgerd-Environment", c.Environment)
 	}
 	if c.Token != "" {
 		r.Header.Set("Authorization", "Bearer "+c.Token)

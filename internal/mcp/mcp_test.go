@@ -158,6 +158,17 @@ func TestNoAnswer(t *testing.T) {
 	})
 }
 
+// TestEnvironment: the server learns the environment of the program from every request.
+func TestEnvironment(t *testing.T) {
+	var got string
+	server := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Header.Get("Ledgerd-Environment") })
+	caller := &Caller{Client: &http.Client{Transport: Within{server}}, At: "http://localhost", Environment: "staging"}
+	_, _ = caller.Me(t.Context()) // the answer is empty
+	if got != "staging" {
+		t.Errorf("the server was sent the environment %q", got)
+	}
+}
+
 // silent is a server that never answers.
 type silent struct{}
 

@@ -202,8 +202,17 @@ func TestConclude(t *testing.T) {
 	if code := a.Conclude(errors.New("x")); code != failure.ExitError {
 		t.Errorf("exit %d", code)
 	}
-	if code := a.Conclude(&os.PathError{Op: "write", Path: "|1", Err: syscall.EPIPE}); code != failure.ExitError {
-		t.Errorf("exit %d", code)
+	broken := &ledger.Error{Kind: ledger.ErrUnavailable, Message: "the connection broke", Err: syscall.EPIPE}
+	if code := a.Conclude(broken); code != failure.ExitTemporary || !strings.Contains(out.String(), broken.Message) {
+		t.Errorf("exit %d, %s", code, out.String())
+	}
+	out.Reset()
+	closed, end := io.Pipe()
+	must.OK(t, closed.CloseWithError(&os.PathError{Op: "write", Path: "|1", Err: syscall.EPIPE}))
+	a.Stdout.To = end
+	fmt.Fprint(a.Stdout, "x")
+	if code := a.Conclude(nil); code != failure.ExitError || out.Len() > 0 {
+		t.Errorf("exit %d, %s", code, out.String())
 	}
 	a.Got.Store(int32(syscall.SIGTERM))
 	if code := a.Conclude(fmt.Errorf("reading: %w", context.Canceled)); code != 143 {

@@ -31,7 +31,7 @@ func (a *App) Conclude(err error) int {
 	switch {
 	case err == nil:
 		return failure.ExitOK
-	case errors.Is(err, syscall.EPIPE): // the reader of stdout has closed it
+	case errors.Is(err, syscall.EPIPE) && errors.Is(a.Stdout.Lost(), syscall.EPIPE): // the reader has closed stdout
 		return failure.ExitError
 	case isStatus:
 		return int(status)
@@ -178,6 +178,7 @@ func UnknownCommand(cmd *cobra.Command, word string) error {
 func Group(id, use, short string, below ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use, Short: short, GroupID: id, Args: cobra.ArbitraryArgs,
+		Annotations: map[string]string{WithoutConfig: "yes"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return cmd.Help()

@@ -60,7 +60,7 @@ func RefuseEmpty(flags *pflag.FlagSet) (err error) {
 		if list, is := f.Value.(pflag.SliceValue); is {
 			blank := func(s string) bool { return strings.TrimSpace(s) == "" }
 			all := list.GetSlice()
-			empty = len(all) == 0 || f.Name == "where" && slices.ContainsFunc(all, blank)
+			empty = len(all) == 0 || slices.ContainsFunc(all, blank)
 		}
 		if empty && err == nil {
 			hint := "perhaps a variable of a script is empty"

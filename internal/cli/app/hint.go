@@ -42,7 +42,8 @@ func (a *App) Typed(hint string) string {
 		}
 		line += " " + name
 		// These commands ask before they change several items.
-		asks := name == "cancel" || name == "prune" || name == "retry" && strings.HasPrefix(next, " -")
+		asks := name == "cancel" || name == "prune" || (name == "retry" || name == "finish") &&
+			strings.HasPrefix(next, " -")
 		if asks && next != "" && next != " -y" && next != " --help" && !canConfirm {
 			line += " -y"
 		}

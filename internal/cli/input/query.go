@@ -54,7 +54,11 @@ func openQuery(ctx context.Context, a *app.App, s SourceFlags) (*query.Query, er
 
 // queryDatabase returns the database at a URL, or that of the ledger if url is "". name names the setting in messages.
 func queryDatabase(a *app.App, url, name string) (dburl.Database, error) {
-	if url == "" {
+	switch {
+	case url == "" && dburl.IsRemote(a.Db):
+		return nil, failure.Usage("no_query_db", "name the database with the tables of the query: "+name+" URL",
+			"%s is the HTTP API of a ledger, and a SELECT needs a database", redact.Text(a.Db))
+	case url == "":
 		return a.Address()
 	}
 	return app.ParseAddress(url, name)

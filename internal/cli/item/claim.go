@@ -125,9 +125,18 @@ func claim(ctx context.Context, a *app.App, c ledger.Claim, items []string) erro
 	case !a.Quiet && k.Paused:
 		a.Advise(a.Stderr, "nothing to claim: kind %s is paused; ledgerd kind resume %[1]s\n", c.Kind)
 	case !a.Quiet:
-		fmt.Fprintf(a.Stderr, "nothing to claim: nothing of kind %s is ready\n", c.Kind)
+		a.Advise(a.Stderr, "nothing to claim: %s\n", whyNothing(ctx, l.Any, c, k))
 	}
 	return a.OrExitEmpty(0, nil)
+}
+
+// whyNothing describes why a claim of a kind that is not paused got no item.
+func whyNothing(ctx context.Context, l ledgers.Any, c ledger.Claim, k ledger.Kind) string {
+	if st, err := l.StandingIn(ctx, c.Kind, c.Shard); err == nil && st.Ready > 0 && k.Limits.Any() {
+		return fmt.Sprintf("limits of kind %s hold back %s: ledgerd kind show %[1]s", c.Kind, report.Plural(st.Ready, "item"))
+	}
+	part := app.ShardFlag{Shard: c.Shard}
+	return fmt.Sprintf("nothing of kind %s is ready%s", c.Kind, report.Prefixed(" in shard ", part.String()))
 }
 
 // notClaimed returns the error about the first of the items that was not leased, and prints those about the others.
@@ -165,10 +174,13 @@ func take(ctx context.Context, l ledgers.Any, c ledger.Claim, k ledger.Kind) ([]
 			return nil, err
 		}
 		rest := c
-		rest.Resume, rest.Limit = false, c.Limit-len(got)
-		var more []*ledger.Lease
-		more, err = l.Claim(ctx, rest)
-		got = append(got, more...)
+		rest.Resume = false
+		for more := true; more && err == nil && len(got) < c.Limit; { // a call ends at an item that is claimed alone
+			rest.Limit = c.Limit - len(got)
+			var next []*ledger.Lease
+			next, err = l.Claim(ctx, rest)
+			got, more = append(got, next...), len(next) > 0
+		}
 	}
 	if err != nil || k.OnLost != ledger.OnLostDoubt {
 		return got, err

@@ -43,7 +43,7 @@ the name of the agent. An act on many items is one entry: detail is what was ask
 items that it changed ("3 7-12"), keys the first ones of those that it removed.
 
 Actions: retry, place, put-off, reopen, cancel, release, forget, decide, prune, pause, resume, set-kind, define,
-release-lock, restore, restored, moved.`,
+release-lock, restore, restored, moved, set-environment.`,
 		Example: `  ledgerd journal
   ledgerd journal --item inbox/a.csv
   ledgerd journal --since '2026-11-20 22:00' --until 2026-11-21T06:00

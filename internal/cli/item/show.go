@@ -113,7 +113,7 @@ func show(ctx context.Context, a *app.App, l ledgers.Any, it ledger.Item) error 
 	case p.Format == report.CSV:
 		return failure.Usage("bad_flag", "", "show has more than rows: -o table, json or jsonl")
 	case older && !a.Quiet:
-		fmt.Fprintf(a.Stderr, "these are the newest %d attempts; the page of the item (ledgerd ui) and the API have all\n", most)
+		a.Advise(a.Stderr, "these are the newest %d attempts; the page of the item (ledgerd ui) and the API have all\n", most)
 	}
 	return p.Object(s)
 }

@@ -150,7 +150,8 @@ func (w *waiter) until(ctx context.Context, limit time.Duration) (late bool, err
 			wait = min(wait, time.Until(end))
 		}
 		if wait <= 0 {
-			return true, w.look(ctx, w.allPages()) // for exact counts
+			err := w.look(ctx, w.allPages()) // for exact counts; perhaps all have ended
+			return len(w.open) > 0, err
 		}
 		if err := intake.Sleep(ctx, wait); err != nil {
 			return false, err

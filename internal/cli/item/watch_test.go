@@ -1,10 +1,13 @@
 package item
 
 import (
+	"context"
+	"iter"
 	"strconv"
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/internal/ledgers"
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/memory"
@@ -34,8 +37,23 @@ func TestWaiter(t *testing.T) {
 	if p := w.progress(); p.Total != items || p.Ended != items-1 || p.Attempts != items-1 || len(w.open) != 1 {
 		t.Errorf("%+v, %d open", p, len(w.open))
 	}
-	must.Do(t)(l.Cancel(t.Context(), "ann", ledger.Filter{}))
-	if late, err := w.until(t.Context(), 0); late || err != nil || w.waited.Cancelled != items {
+	w.ledger = &cancelling{Any: l}
+	if late, err := w.until(t.Context(), time.Nanosecond); late || err != nil || w.waited.Cancelled != items {
 		t.Errorf("%v, %v, %+v", late, err, &w.waited)
 	}
+}
+
+// cancelling is a ledger whose items are cancelled before the second list.
+type cancelling struct {
+	ledgers.Any
+	lists int
+}
+
+func (c *cancelling) List(ctx context.Context, f ledger.Filter, after int64) iter.Seq2[ledger.Item, error] {
+	if c.lists++; c.lists == 2 {
+		if _, err := c.Cancel(ctx, "ann", ledger.Filter{}); err != nil {
+			panic(err)
+		}
+	}
+	return c.Any.List(ctx, f, after)
 }

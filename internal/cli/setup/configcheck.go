@@ -2,6 +2,7 @@ package setup
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -56,11 +57,12 @@ func configCheck(a *app.App, cmd *cobra.Command) error {
 	c, err := a.LoadConfig()
 	a.UseConfig(c, cmd.Flags())
 	known, unread := a.ReadKinds(ctx)
-	// Kinds that only the ledger knows look like mistakes then.
-	if errors.Is(unread, ledger.ErrSchema) || errors.Is(unread, ledger.ErrDenied) {
+	err = c.Check(a.WorldOf(ctx, known), err)
+	// Kinds that only the ledger knows look like mistakes then. A correct config needs no database that is up.
+	away := errors.Is(unread, ledger.ErrUnavailable) || errors.Is(unread, context.DeadlineExceeded)
+	if errors.Is(unread, ledger.ErrSchema) || errors.Is(unread, ledger.ErrDenied) || away && err != nil {
 		a.Tell(failure.Explain(unread))
 	}
-	err = c.Check(a.WorldOf(ctx, known), err)
 	c.Warnings = append(c.Warnings, c.PolicyWarnings(known)...)
 	bad, ok := errors.AsType[*config.Error](err)
 	if err != nil && !ok {

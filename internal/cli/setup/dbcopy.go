@@ -118,7 +118,7 @@ func dbCopy(ctx context.Context, a *app.App, from, to string, wait time.Duration
 	}
 	// The work of a program that has started since the copy began is not in the copy.
 	if err := mustBeQuiet(ctx, l, 0); err != nil {
-		fmt.Fprintf(a.Stderr, "warning: %s is being worked again; its copy does not have that\n", source.Brief())
+		fmt.Fprintf(a.Stderr, "warning: the copy may lack what was changed since: %v\n", err)
 	}
 	res := Copied{From: source.String(), To: target.String(), Seconds: report.InSeconds(time.Since(began))}
 	for _, c := range all {

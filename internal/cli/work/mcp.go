@@ -75,9 +75,16 @@ func mcpOver(cmd *cobra.Command, a *app.App, o mcpFlags) error {
 	if err != nil {
 		return err
 	}
+	l, err := a.Reach(cmd.Context(), app.ToRead) // its errors are those of every command over HTTP
+	if err != nil {
+		return err
+	}
+	if err := l.Close(); err != nil {
+		return err
+	}
 	caller := &mcp.Caller{Client: &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse // the token is for the server that was named
-	}}, At: string(at), Token: token}
+	}}, At: string(at), Token: token, Environment: a.Config.Environment}
 	return serveAgent(cmd.Context(), a, caller, o.agent)
 }
 
@@ -156,7 +163,7 @@ func openForAgent(ctx context.Context, a *app.App, names []string) (*app.Databas
 func serveAgent(ctx context.Context, a *app.App, caller *mcp.Caller, agent string) error {
 	me, err := caller.Me(ctx)
 	if err != nil {
-		return failure.New(failure.ExitDenied, "denied", err.Error(), "")
+		return cmp.Or(ctx.Err(), err)
 	}
 	if agent == "" {
 		host, _ := os.Hostname() // "" if it is not known

@@ -224,3 +224,15 @@ func TestSourcesTrouble(t *testing.T) {
 		}
 	})
 }
+
+// TestReached: a link has the host that the guard knows and the port of the socket.
+func TestReached(t *testing.T) {
+	for _, test := range []struct{ address, socket, want string }{
+		{"ledger.lan:0", "10.0.0.5:7375", "ledger.lan:7375"}, {"0.0.0.0:7375", "[::]:7375", "0.0.0.0:7375"},
+		{"localhost:0", "127.0.0.1:7375", "127.0.0.1:7375"}, {":7375", "[::]:7375", "[::]:7375"},
+	} {
+		if got := reached(test.address, test.socket); got != test.want {
+			t.Errorf("%s on %s: %s, want %s", test.address, test.socket, got, test.want)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -89,7 +90,7 @@ func serveUI(ctx context.Context, a *app.App, address, auth string, noOpen bool)
 		return err
 	}
 	defer done()
-	link := "http://" + at.Addr().String() + "/"
+	link := "http://" + reached(address, at.Addr().String()) + "/"
 	o := ui.Options{API: h, Admit: guard.AdmitPage, Name: ledgerName(a, db), Trace: a.Config.TraceLink,
 		Verdicts: func(kind string) []string { return verdictsOf(a.Config, kind) }}
 	if auth != "none" {
@@ -112,6 +113,17 @@ func serveUI(ctx context.Context, a *app.App, address, auth string, noOpen bool)
 	end()
 	<-ended
 	return err
+}
+
+// reached returns the host:port for a link to a server. The guard knows the host in the address that was given, and
+// other hosts are refused. The port is that of the socket, because the one in the address may be 0.
+func reached(address, socket string) string {
+	host, _, err := net.SplitHostPort(address)
+	_, port, bad := net.SplitHostPort(socket)
+	if err != nil || bad != nil || host == "" || access.IsLoopback(address) {
+		return socket
+	}
+	return net.JoinHostPort(host, port)
 }
 
 // uiName returns the name of the link's token, and so of the agent of its desk: "ui-USER-HOST". It is the same after a
