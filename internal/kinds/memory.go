@@ -188,8 +188,8 @@ func mayBeSecret(assignment string, schema *settings.Schema) bool {
 		!slices.Equal(redact.Args(args), args)
 }
 
-// isShown reports whether a value of the ledger is the whole one: it has no masked secret, and no length in the place of
-// a long part.
+// isShown reports whether a value of the ledger is the whole one: no secret is masked, and no part is replaced by its
+// length.
 func isShown(value string) bool {
 	return !strings.Contains(value, redact.Mask) && !strings.Contains(value, "… (")
 }
