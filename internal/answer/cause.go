@@ -67,6 +67,17 @@ func Since(f ledger.Filter) time.Time {
 	return from
 }
 
+// Until returns the until of a filter and all its parts, the earliest if there are several; at most now.
+func Until(f ledger.Filter, now time.Time) time.Time {
+	if !f.Until.IsZero() && f.Until.Before(now) {
+		now = f.Until
+	}
+	for _, g := range f.Also {
+		now = Until(g, now)
+	}
+	return now
+}
+
 // Dated reports whether a filter or a part of it has since or until.
 func Dated(f ledger.Filter) bool {
 	return !f.Since.IsZero() || !f.Until.IsZero() || slices.ContainsFunc(f.Also, Dated)

@@ -74,7 +74,7 @@ func getCauses(c *Call, in causesIn) (answer.Causes, error) {
 	w := &ledger.Walk{Filter: f.And(answer.Failing(from)), Order: order.Ended, Desc: true, Time: partTime}
 	var causes report.Failures
 	if !from.IsZero() { // with only until: there is no beginning
-		causes.Over(from, now)
+		causes.Over(from, answer.Until(f, now))
 	}
 	err = answer.AddFailures(c.Context(), c.Read, w, &causes)
 	all := answer.Causes{Items: []answer.Cause{}, Since: report.Time(from), Whole: !w.Cut,

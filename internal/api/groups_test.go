@@ -209,6 +209,11 @@ func TestFigures(t *testing.T) {
 		t.Errorf("the trend of %v is %v", span, causes.Items[0].Trend)
 	}
 	causes = answer.Causes{}
+	s.do("read", http.MethodGet, "/causes?where=since:2d%20until:1d", "").ok(&causes)
+	if ends := time.Until(time.Time(causes.To)); ends > -22*time.Hour {
+		t.Errorf("the time of the trends ends after until: %v", ends)
+	}
+	causes = answer.Causes{}
 	s.do("read", http.MethodGet, "/causes?where=until:2030-01-01", "").ok(&causes)
 	if len(causes.Items) != 2 || len(causes.Items[0].Trend) != 0 || !time.Time(causes.From).IsZero() {
 		t.Errorf("there is a trend of a time without a beginning: %+v", causes)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -92,6 +93,9 @@ func (d *decoder) checkDatabase() {
 		if err := checkURL(c.DB, dburl.Check); err != nil {
 			d.fail("db_file", faultf("%s: %v", c.DBFile, err))
 		}
+		if c.origins["db_file"].File != "" {
+			c.DB = dburl.Relative(c.DB, filepath.Dir(c.File))
+		}
 		return
 	}
 	if c.DB == "" {
@@ -116,7 +120,8 @@ func checkDatabaseURL(db, source string) error {
 func checkURL(db string, check func(db, source string) error) error {
 	err := check(db, "")
 	if bad, ok := errors.AsType[*dburl.Error](err); ok {
-		return &ledger.Error{Message: fmt.Sprintf("%q is not a database URL", safeURL(db)), Hint: bad.Hint}
+		reason := bad.Message[max(0, strings.LastIndex(bad.Message, ": ")):] // before it the URL, perhaps with a secret
+		return &ledger.Error{Message: strconv.Quote(safeURL(db)) + reason, Hint: bad.Hint}
 	}
 	return err
 }
@@ -222,7 +227,7 @@ func (d *decoder) checkSource(path string, s *Source) {
 			d.fail(path, &ledger.Error{Message: "the list has neither path nor url", Hint: `path = "links.txt"`})
 		}
 		if s.URL != "" {
-			if _, err := intake.ParseURL(s.URL); err != nil {
+			if _, err := intake.ParseURL(s.URL); err != nil || !IsURL(s.URL) {
 				d.fail(at("url"), faultf("is no URL such as https://host/list.txt"))
 			}
 		}
@@ -306,13 +311,10 @@ func (d *decoder) checkQuery(path string, s *Source) {
 		if err := checkURL(s.QueryDB, checkDatabaseURL); err != nil {
 			d.fail(at("query_db_file"), faultf("%s: %v", s.QueryDBFile, err))
 		}
-		return
-	}
-	if s.QueryDB == "" {
-		return
-	}
-	if err := checkURL(s.QueryDB, checkDatabaseURL); err != nil {
-		d.fail(at("query_db"), err)
+	} else if s.QueryDB != "" {
+		if err := checkURL(s.QueryDB, checkDatabaseURL); err != nil {
+			d.fail(at("query_db"), err)
+		}
 	}
 	s.QueryDB = dburl.Relative(s.QueryDB, filepath.Dir(d.config.File))
 }

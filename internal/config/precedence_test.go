@@ -127,6 +127,10 @@ func TestDatabaseFile(t *testing.T) {
 	file := filepath.Join(dir, "url")
 	must.OK(t, os.WriteFile(file, []byte("postgres://in-file/x\n"), 0o600))
 	inFile := write(t, `db_file = "`+file+`"`)
+	relative := write(t, "db_file = \"users.url\"\n[[source]]\nname = \"a\"\ntype = \"query\"\nkind = \"mail\"\n"+
+		"query = \"SELECT 1\"\nquery_db_file = \"users.url\"")
+	folder := filepath.Dir(relative)
+	must.OK(t, os.WriteFile(filepath.Join(folder, "users.url"), []byte("sqlite:users.db\n"), 0o600))
 	plain := write(t, `db = "postgres://plain/x"`)
 	for name, test := range map[string]struct {
 		path, want string
@@ -134,6 +138,7 @@ func TestDatabaseFile(t *testing.T) {
 		flags      map[string]string
 	}{
 		"file":                  {path: inFile, want: "postgres://in-file/x"},
+		"path in a file":        {path: relative, want: "sqlite:" + folder + "/users.db"},
 		"variable over db":      {path: plain, want: "postgres://in-file/x", environ: []string{"LEDGERD_DB_FILE=" + file}},
 		"variable over db_file": {path: inFile, want: "postgres://env/x", environ: []string{"LEDGERD_DB=postgres://env/x"}},
 		"flag over db_file": {path: inFile, want: "postgres://flag/x",
@@ -146,8 +151,8 @@ func TestDatabaseFile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, err := Load(Options{Path: test.path, Environ: test.environ, Flags: test.flags})
-			if err != nil || c.DB != test.want {
-				t.Errorf("%s, %v", c.DB, err)
+			if err != nil || c.DB != test.want || len(c.Sources) > 0 && c.Sources[0].QueryDB != test.want {
+				t.Errorf("%s, %+v, %v", c.DB, c.Sources, err)
 			}
 		})
 	}

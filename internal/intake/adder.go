@@ -128,8 +128,8 @@ func gather(ctx context.Context, reads <-chan foundOr, take func(foundOr) error)
 	for range batch {
 		select {
 		case r, ok := <-reads:
-			if !ok {
-				return false, nil
+			if !ok { // the end of the source, or of ctx
+				return false, ctx.Err()
 			}
 			if err := take(r); err != nil {
 				return false, err

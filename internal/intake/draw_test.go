@@ -65,3 +65,16 @@ func TestSampleDrawnTogether(t *testing.T) {
 	}))
 	checkSize(sample(func(int) error { return nil }))
 }
+
+// A source that ends because ctx has ended was not read as a whole.
+func TestGatherInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	reads := make(chan foundOr)
+	close(reads)
+	for range 100 {
+		if _, err := gather(ctx, reads, nil); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+	}
+}

@@ -15,7 +15,6 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/definition"
 	"github.com/ledgerd/ledgerd/ledger/worker"
-	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
 // DefineKind records in the ledger which plugin works the kind from now on, with which settings, and how the plugin
@@ -153,7 +152,7 @@ func (lc *Local) missingSettings(ctx context.Context, kind string, k ledger.Kind
 			continue
 		}
 		value := Assignment(f.Name, json.RawMessage(inForce[f.Name]))
-		if inForce[f.Name] == "" || strings.Contains(inForce[f.Name], redact.Mask) {
+		if inForce[f.Name] == "" || !isShown(value) {
 			value = f.Name + "=…"
 		}
 		flags += " --with " + shell.Quote(value)

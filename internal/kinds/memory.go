@@ -188,6 +188,12 @@ func mayBeSecret(assignment string, schema *settings.Schema) bool {
 		!slices.Equal(redact.Args(args), args)
 }
 
+// isShown reports whether a value of the ledger is the whole one: no secret is masked, and no part is replaced by its
+// length.
+func isShown(value string) bool {
+	return !strings.Contains(value, redact.Mask) && !strings.Contains(value, "… (")
+}
+
 // valuesOf returns the value of an assignment, and its parts if it is a list.
 func valuesOf(assignment string) (value string, parts []string) {
 	value = strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(assignment, settings.Assigned(assignment)), ":"), "=")
@@ -236,7 +242,7 @@ func (lc *Local) CheckDropped(k *Kind, by worker.Defined, with []string) error {
 			continue
 		}
 		value := Assignment(d.Name, json.RawMessage(d.Have))
-		if strings.Contains(value, redact.Mask) || strings.Contains(value, "… (") {
+		if !isShown(value) {
 			dropped, value = append(dropped, d.Name+" (not shown)"), d.Name+"=…"
 		} else {
 			dropped = append(dropped, value)

@@ -101,9 +101,24 @@ func (lc *Local) PolicyFindings(kinds []ledger.Kind) (all []finding.Finding) {
 					d.Have, d.Want, d.Origin),
 					"the ledger's value is in force until a command adds to the kind or works it with this config, or a daemon "+
 						"starts with it",
-					fmt.Sprintf("change the config, or the ledger: ledgerd kind set %s --%s", k.Name, strings.ReplaceAll(d.Key, "_",
-						"-")+"="+strings.Trim(d.Want, `"`))))
+					"change the config, or the ledger: "+policyCommand(k.Name, d)))
 		}
 	}
 	return all
+}
+
+// policyCommand is the command that gives the ledger the value of the config.
+func policyCommand(kind string, d config.PolicyDifference) string {
+	value := strings.Trim(d.Want, `"`)
+	switch {
+	case d.Key == "paused" && value == "true":
+		return "ledgerd kind pause " + kind
+	case d.Key == "paused":
+		return "ledgerd kind resume " + kind
+	case value == "not set" && d.Key == "plugin":
+		value = `""`
+	case value == "not set":
+		value = "0"
+	}
+	return "ledgerd kind set " + kind + " --" + strings.ReplaceAll(d.Key, "_", "-") + "=" + value
 }

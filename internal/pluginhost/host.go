@@ -54,6 +54,7 @@ type Host struct {
 	policy   ledger.Kind
 	session  *session // nil while no process is ready
 	draining bool     // items are handed back
+	reading  int      // items that wait for their earlier output
 	starting bool     // a goroutine of restart runs
 	closed   bool
 	breaker  breaker
@@ -297,6 +298,7 @@ func (h *Host) Handle(ctx context.Context, lease *ledger.Lease, settle func(ledg
 	h.mu.Lock()
 	wants := !h.closed && h.wantsPrevious(lease)
 	if wants {
+		h.reading++
 		h.ends.Go(func() { h.handWithPrevious(t) })
 	}
 	h.mu.Unlock()
@@ -321,6 +323,11 @@ const previousTime = 10 * time.Second // for reading the output of the last comp
 func (h *Host) handWithPrevious(t *task) {
 	ctx, cancel := context.WithTimeout(t.Context, previousTime)
 	defer cancel()
+	defer func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.reading--
+	}()
 	var err error
 	if t.Item.Previous, err = h.config.LastOutput(ctx, t.Item.Id); err != nil {
 		h.log.Warn("what an item has put out before cannot be read: it is handed back", "item", t.Item.Id, "error", err)
@@ -348,14 +355,15 @@ func (h *Host) hand(t *task) {
 	}
 }
 
-// HandBack implements worker.Governor. If the process has items, it begins none of them after this call.
+// HandBack implements worker.Governor. Items of the process, and those that wait for their earlier output, do not begin
+// after this call.
 func (h *Host) HandBack(grace time.Duration) {
 	h.mu.Lock()
 	s := h.session
-	draining := s != nil && s.work.Len() > 0
-	h.draining = draining
+	has := s != nil && s.work.Len() > 0
+	h.draining = has || h.reading > 0
 	h.mu.Unlock()
-	if draining {
+	if has {
 		s.release(s.work.Unsent())
 		s.proc.Drain(grace)
 	}

@@ -82,7 +82,8 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// A round gets the output of the round before. While the output cannot be read, the item is released.
+// A round gets the output of the round before. While the output cannot be read, the item is released. An item whose
+// output is still being read does not begin once items are handed back.
 func TestPrevious(t *testing.T) {
 	r := newRig(t, defaultTimes, ledger.Kind{})
 	round := func() {
@@ -105,6 +106,21 @@ func TestPrevious(t *testing.T) {
 	want := []string{`done "+false"`, "released ", "released ", `done "+false+true"`, `done "+false+true+true"`}
 	if diff := cmp.Diff(want, ended); diff != "" {
 		t.Errorf("attempts (-want +got):\n%s", diff)
+	}
+	reading, read := make(chan bool), make(chan bool)
+	r.host.config.LastOutput = func(context.Context, int64) ([]byte, error) {
+		close(reading)
+		<-read
+		return nil, nil
+	}
+	settled := make(chan ledger.Result, 1)
+	lease := &ledger.Lease{Item: it}
+	r.host.Handle(t.Context(), lease, func(res ledger.Result) { settled <- res })
+	<-reading
+	r.host.HandBack(time.Minute)
+	close(read)
+	if res := <-settled; res.Outcome != ledger.OutcomeReleased {
+		t.Errorf("it began after the worker was told to stop: %+v", res)
 	}
 }
 

@@ -136,6 +136,8 @@ func TestMistakes(t *testing.T) {
 			"CREATE TABLE x (n int)":       "list.sql",
 			"":                             "list.sql",
 			"SELECT 1; SELECT 2":           "list.sql",
+			"SELECT 1 AS a, 2 AS a":        `list.sql: there are two columns "a"`,
+			"SELECT count(*) GROUP BY":     map[string]string{"sqlite": "list.sql: ", "postgres": "list.sql:"}[name],
 		} {
 			q, err := open(t.Context(), text)
 			if err == nil {

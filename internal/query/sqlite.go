@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/ledgerd/ledgerd/internal/lazyregexp"
@@ -46,10 +47,18 @@ func (s *sqliteFile) describe(ctx context.Context, text string) ([]Column, error
 	names, err := rows.Columns()
 	columns := make([]Column, len(names))
 	for i, name := range names {
+		if m := numbered().FindStringSubmatch(name); m != nil { // SQLite numbers a name that an earlier column has
+			if j := slices.IndexFunc(names[:i], func(n string) bool { return strings.EqualFold(n, m[1]) }); j >= 0 {
+				name = names[j]
+			}
+		}
 		columns[i].Name = name
 	}
 	return columns, errors.Join(err, rows.Err())
 }
+
+// numbered matches the names that SQLite gives to further columns of the same name.
+var numbered = lazyregexp.New(`(?s)^(.*):[0-9]+$`)
 
 // notCode matches the places where a semicolon is no separator: a string, a quoted name, a comment.
 var notCode = lazyregexp.New("'[^']*'|\"[^\"]*\"|`[^`]*`|\\[[^\\]]*\\]|--[^\n]*|/\\*(?s:.*?)(?:\\*/|$)")
@@ -105,7 +114,7 @@ func near(text string, err error) error {
 	}
 	for _, complaint := range []*regexp.Regexp{nearToken(), noSuchName()} {
 		m := complaint.FindStringSubmatch(e.Message)
-		if m == nil {
+		if m == nil || m[1] == ")" { // it may be the one that encloses the text
 			continue
 		}
 		places := regexp.MustCompile(`(?i)(^|\W)`+regexp.QuoteMeta(m[1])).FindAllStringIndex(text, 2)

@@ -92,7 +92,8 @@ func NewPool(lc *kinds.Local, l ledgers.Any, o PoolOptions) *Pool {
 	p.Name = cmp.Or(p.Name, kinds.AgentName())
 	switch {
 	case len(o.Kinds) > 0:
-		p.Wanted = func(context.Context) ([]string, error) { return o.Kinds, nil }
+		names := slices.Compact(slices.Sorted(slices.Values(o.Kinds)))
+		p.Wanted = func(context.Context) ([]string, error) { return names, nil }
 	case o.Wanted == nil:
 		p.Wanted = func(ctx context.Context) ([]string, error) { return KindNames(ctx, l) }
 	}

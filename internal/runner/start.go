@@ -24,7 +24,7 @@ type absence struct {
 	code   string // of the reason, for programs
 	pause  time.Duration
 	at     time.Time // when it was found
-	again  time.Time // of the next try; zero if nothing here can work it
+	again  time.Time // of the next try; at once if nothing here can work it
 	config string    // this program's settings of the kind, if another process works it with different ones
 }
 

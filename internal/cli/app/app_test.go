@@ -21,11 +21,14 @@ import (
 
 	"github.com/ledgerd/ledgerd/internal/failure"
 	"github.com/ledgerd/ledgerd/internal/intake"
+	"github.com/ledgerd/ledgerd/internal/kinds"
 	"github.com/ledgerd/ledgerd/internal/must"
+	"github.com/ledgerd/ledgerd/internal/pluginhost"
 	"github.com/ledgerd/ledgerd/internal/pluginproc"
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/act"
+	"github.com/ledgerd/ledgerd/sdk"
 )
 
 func TestExitCodes(t *testing.T) {
@@ -258,6 +261,24 @@ func TestShortKey(t *testing.T) {
 	} {
 		if got := ShortKey()(key); got != want {
 			t.Errorf("%s: %s, want %s", key, got, want)
+		}
+	}
+}
+
+// TestWorkerCommand: the command that works a kind has the required settings that the ledger shows as a whole.
+func TestWorkerCommand(t *testing.T) {
+	type config struct {
+		Command []string `json:"command" schema:"required" doc:"the program"`
+	}
+	p := Program{Plugins: map[string]func() *sdk.Plugin{"x": func() *sdk.Plugin {
+		return sdk.New("x", "1.0.0", func(context.Context, *config, sdk.Item[struct{}]) (string, error) { return "", nil })
+	}}}
+	lc := kinds.NewLocal(map[string]pluginhost.Linked{"x": p.Linked("x")})
+	for have, want := range map[string]string{`["a"]`: `'command:=["a"]'`, `"… (612 bytes)"`: "'command=…'",
+		`"***"`: "'command=…'"} {
+		command, _ := lc.Worker(t.Context(), "clips", ledger.Kind{Plugin: "x", Config: `{"command":` + have + `}`})
+		if command != "ledgerd work --kind clips --with "+want {
+			t.Error(command)
 		}
 	}
 }

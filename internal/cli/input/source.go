@@ -221,6 +221,13 @@ func Prepare(ctx context.Context, a *app.App, s SourceFlags, name string, args [
 	}
 	if j.Ledger != nil {
 		a.Announce(j.Ledger)
+		if again := &j.Source.Template.Again; !again.DoneBefore.IsZero() { // compared with times of the ledger's clock
+			now, err := j.Ledger.Now(ctx)
+			if err != nil {
+				return nil, err
+			}
+			again.DoneBefore = again.DoneBefore.Add(time.Until(now))
+		}
 	}
 	j.sayRemembered(j.Kind.Remembered)
 	j.warnOfFiles(args)

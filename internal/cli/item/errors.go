@@ -72,7 +72,7 @@ func showErrors(ctx context.Context, a *app.App, f app.FilterFlags) error {
 	}
 	var causes report.Failures
 	if !from.IsZero() { // with only until: there is no beginning
-		causes.Over(from, now)
+		causes.Over(from, answer.Until(chosen, now))
 	}
 	if err := answer.AddFailures(ctx, l.Any, w, &causes); err != nil {
 		return err

@@ -82,7 +82,7 @@ many of those that were changed were ready or waited, and ended is null without 
 // retryAct makes the act of retry; named: arguments name the items.
 func retryAct(a *app.App, r *retrying, f *app.FilterFlags, named bool) (bulk, error) {
 	if f.Flags.Changed("due") {
-		return putOffAct(r, f)
+		return putOffAct(a, r, f)
 	}
 	if f.Flags.Changed("timeout") && !r.watch {
 		return bulk{}, failure.Usage("bad_flag", "ledgerd retry --where state:dead --limit 10 --watch --timeout 10m",
@@ -286,7 +286,7 @@ func (w *waited) endings() string {
 }
 
 // putOffAct makes the act of retry --due. It puts items off, or makes them ready if the time is not in the future.
-func putOffAct(r *retrying, f *app.FilterFlags) (bulk, error) {
+func putOffAct(a *app.App, r *retrying, f *app.FilterFlags) (bulk, error) {
 	for _, flag := range []string{"again", "watch", "priority", "timeout"} {
 		if f.Flags.Changed(flag) {
 			return bulk{}, failure.Usage("bad_flag", "ledgerd retry --due 8h --where 'key:https://shop.example/*'",
@@ -310,6 +310,9 @@ func putOffAct(r *retrying, f *app.FilterFlags) (bulk, error) {
 	x.change = func(ctx context.Context, l ledgers.Any, f ledger.Filter, tell ledger.ActOption) error {
 		_, err := l.PutOff(ctx, app.Actor(), f, until, tell)
 		return err
+	}
+	x.print = func(_ context.Context, _ ledgers.Any, _ ledger.Filter, res Acted) error {
+		return app.One(a, retried{Acted: res, IDs: report.OrEmpty(res.ids)}, res.text())
 	}
 	return x, nil
 }

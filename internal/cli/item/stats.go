@@ -181,7 +181,8 @@ marks rows that are not complete with ≥. CSV and JSON count all attempts. With
 {"groups":[{"code","` + strings.Join(endedColumns([]string{stats.ByHour}), `","`) + `"}]}.
 
 --by round counts recurring items by kind and round: done and failed in it, newly_failed of those whose round before was
-done, and recovered of those whose round before failed. It goes back 7 days, or as far as --since. A round that is not
+done, and recovered of those whose round before failed. Both are 0 in the earliest round, since only rounds that are
+counted are compared. It goes back 7 days, or as far as --since. A round that is not
 over has the items that have ended in it. A table counts for ten seconds, latest rounds first; CSV and JSON count to the
 end. With -o json: {"groups":[{"kind","round","done","failed","newly_failed","recovered","last_ended_at"}]}.`
 

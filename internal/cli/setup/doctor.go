@@ -150,7 +150,11 @@ func examineWork(ctx context.Context, a *app.App, at dburl.Database) ([]finding.
 	if err != nil {
 		return nil, err
 	}
-	counts, err := l.Counts(ctx, time.Now())
+	now, err := l.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	counts, err := l.Counts(ctx, now)
 	if err != nil {
 		return nil, err
 	}
@@ -162,8 +166,8 @@ func examineWork(ctx context.Context, a *app.App, at dburl.Database) ([]finding.
 	if err != nil {
 		return nil, err
 	}
-	holders, unread := examineHolders(ctx, l, agents)
-	all := append(holders, unworked(counts, kinds, pauses, agents, func(kind string, k ledger.Kind) (string, bool) {
+	holders, unread := examineHolders(ctx, l, agents, now)
+	all := append(holders, unworked(counts, now, kinds, pauses, agents, func(kind string, k ledger.Kind) (string, bool) {
 		return a.Worker(ctx, kind, k)
 	})...)
 	all = append(all, stalled(agents)...)
@@ -248,7 +252,8 @@ const maxHeld = 10_000
 
 // examineHolders warns of leases that no process will end: leases of programs whose heartbeat has expired, and leases
 // that have expired themselves.
-func examineHolders(ctx context.Context, l *app.Database, live []ledger.Agent) ([]finding.Finding, error) {
+func examineHolders(ctx context.Context, l *app.Database, live []ledger.Agent, now time.Time) ([]finding.Finding,
+	error) {
 	programs, err := l.Heartbeats(ctx)
 	if err != nil {
 		return nil, err
@@ -257,7 +262,6 @@ func examineHolders(ctx context.Context, l *app.Database, live []ledger.Agent) (
 	for _, p := range programs {
 		seenAt[p.Name] = p.SeenAt
 	}
-	now := time.Now()
 	gone, expired, looked := map[string]*ledger.Holder{}, 0, 0
 	for it, err := range l.List(ctx, ledger.Filter{States: []ledger.State{ledger.StateLeased}}, 0) {
 		if err != nil {
@@ -307,12 +311,12 @@ const idle = 10 * time.Minute
 
 // unworked reports kinds with items that no program works, as stats does, see attention.HeldUp: the kind is paused, or
 // no program works it. It also warns of a kind for people whose items have been ready for longer than idle.
-func unworked(counts []stats.Counts, kinds []ledger.Kind, pauses map[string]ledger.JournalEntry, live []ledger.Agent,
-	worker func(kind string, k ledger.Kind) (command string, byPlugin bool)) (all []finding.Finding) {
+func unworked(counts []stats.Counts, now time.Time, kinds []ledger.Kind, pauses map[string]ledger.JournalEntry,
+	live []ledger.Agent, worker func(kind string, k ledger.Kind) (command string, byPlugin bool)) (all []finding.Finding) {
 	for _, c := range counts {
 		k := attention.KindOf(c.Kind, kinds)
 		what, next := attention.HeldUp(c, k, pauses[c.Kind], live, worker)
-		switch since := time.Since(c.OldestReady); {
+		switch since := now.Sub(c.OldestReady); {
 		case k.Paused && what != "":
 			all = append(all, finding.Warning("kinds", what, "nothing of it is worked until somebody resumes it", next))
 		case what != "":

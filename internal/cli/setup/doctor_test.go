@@ -47,7 +47,7 @@ func TestUnworkedFindings(t *testing.T) {
 	kinds := []ledger.Kind{{Name: "convert", Plugin: "exec"}, {Name: "people"}, {Name: "sync", Plugin: "exec"}}
 	live := []ledger.Agent{{Name: "box/1/abc", Kinds: map[string]string{"convert": "d"}}}
 	var got []string
-	for _, f := range unworked(counts, kinds, nil, live, testWorker) {
+	for _, f := range unworked(counts, time.Now(), kinds, nil, live, testWorker) {
 		got = append(got, string(f.Level)+" "+f.Check+": "+f.What+"; "+f.Fix)
 	}
 	want := []string{"problem kinds: no program works kind sync: 3 ready, 1 waiting; ledgerd work --kind sync"}
@@ -64,7 +64,7 @@ func TestPausedFindings(t *testing.T) {
 	var got []string
 	at := time.Date(2026, 11, 22, 2, 10, 0, 0, time.Local)
 	pauses := map[string]ledger.JournalEntry{"paused": {Actor: "operator:ann", At: at}}
-	for _, f := range unworked(counts, []ledger.Kind{{Name: "idle"}, {Name: "paused", Paused: true},
+	for _, f := range unworked(counts, time.Now(), []ledger.Kind{{Name: "idle"}, {Name: "paused", Paused: true},
 		{Name: "empty", Paused: true}}, pauses, nil, testWorker) {
 		got = append(got, f.What+"; "+f.Fix)
 	}
