@@ -28,7 +28,7 @@ func (l *Ledger) ExpireGone(ctx context.Context) (int, error) {
 			if err != nil {
 				return total, err
 			}
-			if total += n; n < maxLost {
+			if total += n; n == 0 {
 				break
 			}
 		}

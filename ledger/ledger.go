@@ -325,7 +325,8 @@ func (l *Ledger) Promote(ctx context.Context, limit int) (time.Time, error) {
 }
 
 // Expire takes up to limit expired leases from their holders, of all kinds. Each item becomes ready, dead, in doubt or
-// cancelled, by the policy of its kind. It returns the number of leases. Every worker calls it regularly.
+// cancelled, by the policy of its kind. It returns the number of leases: there may be more unless it is 0. Every worker
+// calls it regularly.
 func (l *Ledger) Expire(ctx context.Context, limit int) (int, error) {
 	if err := checkLimit(limit); err != nil {
 		return 0, err

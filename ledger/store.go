@@ -200,7 +200,7 @@ type itemTx interface {
 // leaseTx finds the leases to end, and releases what depends on their agents.
 type leaseTx interface {
 	// LoadExpired locks and returns up to limit records whose lease has expired, longest ago first. It skips rows that
-	// another transaction has locked.
+	// another transaction has locked. Fewer than limit does not mean that there are no more.
 	LoadExpired(limit int) ([]Record, error)
 	// LoadLeased is LoadExpired for the leases of an agent, expired or not; "" means all agents.
 	LoadLeased(agent string, limit int) ([]Record, error)

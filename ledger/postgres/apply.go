@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -68,7 +69,7 @@ func (t *tx) applyAll(finished, forgotten []int64, updated, inserted *works, end
 		{len(items.id), updateItems, items.args()},
 		{len(outages.id), updateOutages, []any{outages.id, outages.failing, outages.recovered}},
 		{len(updated.id), updateWorks, updated.args()},
-		{len(inserted.id), insertWorks, inserted.args()},
+		{len(inserted.id), insertWorks, inserted.args()[:len(writtenTypes)]},
 		{len(ended.id), insertAttempts, ended.args(t.stamp())},
 		{len(forgotten), `DELETE FROM {{S}}.ledger_backlog WHERE item_id` + listed, []any{forgotten}},
 		{len(forgotten), `DELETE FROM {{S}}.ledger_attempts WHERE item_id` + listed, []any{forgotten}},
@@ -111,13 +112,13 @@ func (c *works) add(id int64, item loaded, w *ledger.Work) {
 
 func (c *works) args() []any {
 	return []any{c.id, c.due, c.attempt, c.epoch, c.stage, c.priority, c.slot, c.failures, c.crashes, c.losses, c.alone,
-		c.reopen, c.cancel, c.kind, c.leased, c.usual, c.reason}
+		c.reopen, c.cancel, c.kind, c.usual, c.leased, c.reason}
 }
 
 var (
-	workTuple = unnest("bigint", "timestamptz", "bigint", "bigint", "smallint", "smallint", "smallint", "int", "int",
-		"int", "boolean", "boolean", "boolean", "text", "boolean", "smallint", "text") + `
- w(item_id, due_at, attempt, epoch, stage, priority, slot, failures, crashes, losses, alone, reopen, cancel, kind, leased, usual_priority, cancel_reason)`
+	writtenTypes = []string{"bigint", "timestamptz", "bigint", "bigint", "smallint", "smallint", "smallint", "int", "int",
+		"int", "boolean", "boolean", "boolean", "text", "smallint"}
+	writtenWork = `item_id, due_at, attempt, epoch, stage, priority, slot, failures, crashes, losses, alone, reopen, cancel, kind, usual_priority`
 
 	updateWorks = `UPDATE {{S}}.ledger_backlog b SET due_at = w.due_at, started_at = CASE WHEN w.leased THEN b.started_at END,
  expires_at = CASE WHEN w.leased THEN b.expires_at END, lock_id = CASE WHEN w.leased THEN b.lock_id END, running = w.leased AND b.running,
@@ -126,12 +127,11 @@ var (
  gate = CASE WHEN w.leased THEN b.gate ELSE ` + code.Free + ` END, limit_key = CASE WHEN w.leased THEN b.limit_key END,
  usual_priority = w.usual_priority, cancel_reason = nullif(w.cancel_reason, ''),
  renewals = CASE WHEN w.leased THEN b.renewals END
- FROM ` + workTuple + ` WHERE b.item_id = w.item_id`
+ FROM ` + unnest(slices.Concat(writtenTypes, []string{"boolean", "text"})...) + ` w(` + writtenWork + `, leased, cancel_reason)
+ WHERE b.item_id = w.item_id`
 
-	insertWorks = `INSERT INTO {{S}}.ledger_backlog (item_id, due_at, attempt, epoch, stage, priority, slot,
- failures, crashes, losses, alone, reopen, cancel, kind, usual_priority)
- SELECT item_id, due_at, attempt, epoch, stage, priority, slot,
- failures, crashes, losses, alone, reopen, cancel, kind, usual_priority FROM ` + workTuple
+	// insertWorks writes neither a lease nor a reason to cancel: what has one has a row already.
+	insertWorks = `INSERT INTO {{S}}.ledger_backlog (` + writtenWork + `) SELECT * FROM ` + unnest(writtenTypes...)
 )
 
 // attempts are rows of ledger_attempts, one slice for each column.

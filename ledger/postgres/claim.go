@@ -376,8 +376,9 @@ func (s *Store) remember(ctx context.Context, c *claim, held int) {
 	}
 	f.all = c.picked < wanted && len(c.out) == c.picked // not so when the list was cut
 	if len(c.out) == 0 && wanted > 0 && c.walks[0].whole && f.now.IsZero() {
-		// Nothing ready, or paused. Ask for the time, so that the next claim need not go over
-		// the entries of all that was worked before this process began.
+		// Nothing ready, or paused, or all picked rows have changed meanwhile: then others are overlooked until the
+		// next whole walk. Ask for the time, so that the next claim need not go over the entries of all that was worked
+		// before this process began.
 		err := s.lookUp(ctx, func(ss session) error {
 			return ss.query(
 				`SELECT {{NOW}}, coalesce(bool_or(laned), false) FROM {{S}}.ledger_kinds WHERE kind = $1 HAVING NOT coalesce(bool_or(paused), false)`, []any{c.g.Kind},

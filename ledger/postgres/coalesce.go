@@ -31,7 +31,7 @@ type waitingClaim struct {
 	knew  bool // it was known that the kind has or had limits
 	got   ledger.Claimed
 	err   error
-	again bool          // rows were left out, and it got none: it has to run once more
+	again bool          // rows were left out, but not all, and it got none: it has to run once more
 	panic any           // of the statement; nil: none
 	ended chan struct{} // closed when the fields above are set
 }

@@ -23,7 +23,7 @@ const (
 	everyLease  = `$2::text = '' AND coalesce($3::timestamptz, now()) IS NOT NULL`
 )
 
-// firstLeases locks leases, the earliest due first, until they list more than $1 items: some of these have ended since.
+// firstLeases locks leases, the earliest due first, until they list $1 + 1000 items: some of these have ended since.
 const firstLeases = `x AS MATERIALIZED (
  SELECT l.* FROM {{S}}.ledger_leases l WHERE {{LEASES}} ORDER BY l.due_at LIMIT $1 FOR UPDATE SKIP LOCKED),
 l AS MATERIALIZED (
@@ -71,30 +71,32 @@ var ( // by the transaction's clock, as are the ends of the attempts
 	takeAll     = takingFrom(everyLease, ``, `first IS NOT NULL`)
 )
 
-// take takes up to limit items from leases. start is $2 of the statements: a time or an agent.
-func (t *tx) take(statements taking, limit int, start any) ([]ledger.Record, error) {
+// take takes up to limit items from leases. start is $2 of the statements: a time or an agent. more reports that there
+// may be leases behind these: leases may list many items and hold few.
+func (t *tx) take(statements taking, limit int, start any) (recs []ledger.Record, more bool, err error) {
 	args := []any{limit, start, t.stamp()}
 	for {
 		var leases, due int
-		var more bool
-		err := t.later(statements.tend, args, func(scan scanner) error { return scan(&leases, &due, &more) })
+		err = t.later(statements.tend, args, func(scan scanner) error { return scan(&leases, &due, &more) })
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
-		recs, err := t.records(statements.take, args)
+		recs, err = t.records(statements.take, args)
 		// If the first leases had no item that is due, later leases may have some.
 		if err != nil || len(recs) == limit || !more || due == leases {
-			return recs, err
+			return recs, more, err
 		}
 	}
 }
 
 // LoadLeased implements ledger.Tx.
 func (t *tx) LoadLeased(agent string, limit int) ([]ledger.Record, error) {
+	statements := takeLeased
 	if agent == "" {
-		return t.take(takeAll, limit, agent)
+		statements = takeAll
 	}
-	return t.take(takeLeased, limit, agent)
+	recs, _, err := t.take(statements, limit, agent)
+	return recs, err
 }
 
 // sweepTemplate deletes leases whose items are all gone, a few at a time.
@@ -118,14 +120,14 @@ func (t *tx) LoadExpired(limit int) ([]ledger.Record, error) {
 	p.mu.Lock()
 	w := p.leased.begin(time.Now())
 	p.mu.Unlock()
-	recs, err := t.take(takeExpired, limit, w.from.at)
+	recs, more, err := t.take(takeExpired, limit, w.from.at)
 	t.ends = append(t.ends, func(committed bool) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		switch {
-		case !committed:
+		case !committed, more && len(recs) == 0:
 			w.leave()
-		case len(recs) < limit:
+		case len(recs) < limit && !more:
 			w.reached(place{at: t.now.Add(-margin)}, true, time.Now())
 		default:
 			w.reached(place{at: recs[0].Work.ExpiresAt}, false, time.Now())

@@ -262,12 +262,12 @@ func (s *Store) examineVacuum(ctx context.Context, pool *pgxpool.Pool) (all []fi
 func (s *Store) examineGrants(ctx context.Context, pool *pgxpool.Pool) ([]finding.Finding, error) {
 	name := s.schemaName
 	var user, owner string
-	var there, usage bool
+	var usage bool
 	err := pool.QueryRow(ctx,
-		`SELECT current_user::text, n.oid IS NOT NULL, coalesce(has_schema_privilege(n.oid, 'USAGE'), false),
+		`SELECT current_user::text, coalesce(has_schema_privilege(n.oid, 'USAGE'), false),
  coalesce((SELECT pg_get_userbyid(relowner)::text FROM pg_class WHERE relnamespace = n.oid AND relname = $2), 'the owner')
- FROM (SELECT 1) one LEFT JOIN pg_namespace n ON n.nspname = $1`, name, schema.Meta).Scan(&user, &there, &usage, &owner)
-	if err != nil || !there {
+ FROM (SELECT 1) one LEFT JOIN pg_namespace n ON n.nspname = $1`, name, schema.Meta).Scan(&user, &usage, &owner)
+	if err != nil {
 		return nil, err
 	}
 	has := map[string][]string{} // by table

@@ -171,6 +171,11 @@ func TestExamineGrants(t *testing.T) {
 		" REVOKE UPDATE ON work.ledger_items FROM "+role))
 	all, _ = Examine(ctx, u.String(), Options{Schema: "work"})
 	storetest.Finds(t, all, "grants", finding.LevelProblem, "the role adder needs", `GRANT UPDATE ON "work".ledger_items TO`)
+	for _, f := range all {
+		if f.Check == "database" && f.Level != finding.LevelOK {
+			t.Errorf("an adder reads no locks and no journal: %+v", f)
+		}
+	}
 	must.Do(t)(pool.Exec(ctx, strings.Join(Grants("work", role, schema.Reader), "")+
 		strings.Join(Grants("work", role, schema.Adder), "")))
 	all, _ = Examine(ctx, u.String(), Options{Schema: "work"})

@@ -2,12 +2,10 @@ package postgres
 
 import (
 	"context"
-	"errors"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/act"
 	"github.com/ledgerd/ledgerd/ledger/finding"
 	"github.com/ledgerd/ledgerd/schema"
@@ -64,11 +62,8 @@ func (s *Store) examineHome(ctx context.Context, pool *pgxpool.Pool) ([]finding.
 		"given out a second time"
 	var was string
 	err := pool.QueryRow(ctx, s.render(recordedHome), pgx.QueryExecModeCacheDescribe).Scan(&was)
-	if err = explain(ctx, s.name, err); errors.Is(err, ledger.ErrNoLedger) {
-		return nil, nil
-	}
 	now := ""
-	if err == nil {
+	if err = explain(ctx, s.name, err); err == nil {
 		now, err = s.Home(ctx)
 	}
 	switch {

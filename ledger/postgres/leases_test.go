@@ -7,9 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/scheduler"
 )
 
 // leaseBench is a ledger with n items whose tables can be counted.
@@ -207,6 +210,55 @@ func TestTakenFromSplitLeases(t *testing.T) {
 	}))
 	if n := b.count(`SELECT count(*) FROM {{S}}.ledger_leases WHERE NOT split`); n != 0 {
 		t.Errorf("items were taken from %d leases that may be renewed as a whole", n)
+	}
+}
+
+// Leases that list many items and hold one each all expire.
+func TestExpiryOfLeasesWithFewItemsLeft(t *testing.T) {
+	b := newLeaseBench(t, 0)
+	items := make([]ledger.NewItem, 3*550)
+	for i := range items {
+		items[i] = ledger.NewItem{Kind: "k", Key: fmt.Sprint(i)}
+	}
+	must.Do(t)(b.l.Add(t.Context(), items...))
+	for range 3 {
+		ls := b.claim(550, time.Second)
+		b.end(ledger.Done(nil), ls[1:]...)
+	}
+	b.pass(time.Minute)
+	total := 0
+	for n := 1; n > 0; total += n {
+		var err error
+		n, err = b.l.Expire(t.Context(), 100)
+		b.ok(err)
+	}
+	if total != 3 {
+		t.Errorf("%d of 3 leases expired", total)
+	}
+}
+
+// A kind with limits was tended when that is committed. One without limits is looked at again soon, however long it
+// took: another process may set limits.
+func TestKindsAreTended(t *testing.T) {
+	b, g := newLeaseBench(t, 1), ledger.Grant{Claim: ledger.Claim{Kind: "k", Limit: 1}}
+	limits := scheduler.Limits{MaxRunning: 1}
+	b.ok(b.l.SetKind(t.Context(), "test", ledger.Kind{Name: "k", Limits: limits}))
+	b.ok(b.Store.run(t.Context(), func(ctx context.Context, conn *pgx.Conn) error {
+		c := &limitedClaim{claim: blankClaim(g), own: newOwn(ctx, b.Store, conn)}
+		defer c.rollback()
+		_, err := c.choose()
+		return err
+	}))
+	if !b.lanes.due("k", limits, *b.now) {
+		t.Error("tended by a transaction that was undone")
+	}
+	b.claim(1, time.Second)
+	if b.lanes.due("k", limits, *b.now) {
+		t.Error("not tended by a claim")
+	}
+	b.lanes.done("k", scheduler.Limits{}, *b.now, time.Minute)
+	if !b.lanes.free("k", *b.now) || b.lanes.free("k", b.now.Add(wholeMost)) {
+		t.Error("a kind without limits is passed over for too short or too long")
 	}
 }
 

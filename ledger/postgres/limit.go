@@ -76,6 +76,9 @@ func (k *laneKeeper) done(kind string, limits scheduler.Limits, now time.Time, t
 	if k.kinds == nil {
 		k.kinds = map[string]*laneCare{}
 	}
+	if !limits.Any() { // until the kind is due, claims overlook limits that another process sets: see free
+		took = min(took, wholeMost/wholeShare)
+	}
 	c := &laneCare{limits: limits, Pace: sqlstore.Pace{Every: sqlstore.SweepEvery}}
 	c.Took(now, took)
 	k.kinds[kind] = c
@@ -247,6 +250,7 @@ type limitedClaim struct {
 	admission *scheduler.Admission
 	read      []readLane // the lane that Next returned last, and those that it will return
 	lanes     int        // how many the newest statement was to read
+	tended    func()     // records that it tended the kind, after the commit; nil: it did not
 }
 
 // run claims and commits. more reports whether another claim may find items, if this one leased nothing.
@@ -254,7 +258,10 @@ func (c *limitedClaim) run() (more bool, err error) {
 	if more, err = c.choose(); err != nil {
 		return false, uncommitted(err)
 	}
-	return more, c.commit()
+	if err = c.commit(); err == nil && c.tended != nil {
+		c.tended()
+	}
+	return more, err
 }
 
 // choose files rows, chooses what the limits admit, and leaves the writes of the leases to the commit.
@@ -268,8 +275,8 @@ func (c *limitedClaim) choose() (more bool, err error) {
 	if err := c.file(tend); err != nil {
 		return false, err
 	}
-	if tend && (limits.Any() || c.filed == 0) {
-		c.s.lanes.done(c.g.Kind, limits, now, time.Since(start))
+	if took := time.Since(start); tend && (limits.Any() || c.filed == 0) {
+		c.tended = func() { c.s.lanes.done(c.g.Kind, limits, now, took) }
 	}
 	if !limits.Any() {
 		return c.filed == filed, nil

@@ -210,22 +210,25 @@ func TestQuiet(t *testing.T) {
 		}
 		must.OK(t, l.Beat(ctx, ledger.Agent{Name: "host/1", Host: "host", PID: 1, Version: "1", StartedAt: time.Now()},
 			time.Minute))
-		must.Do(t)(l.Add(ctx, ledger.NewItem{Kind: "k", Key: "x"}))
-		leases, err := l.Claim(ctx, ledger.Claim{Kind: "k", Agent: "ann", Limit: 1})
-		must.OK(t, err)
+		var ends []ledger.Ending
+		for _, agent := range []string{"gus", "fay", "eve", "dan", "cat", "ben", "ann"} {
+			must.Do(t)(l.Add(ctx, ledger.NewItem{Kind: "k", Key: agent}))
+			leases, err := l.Claim(ctx, ledger.Claim{Kind: "k", Agent: agent, Limit: 1})
+			must.OK(t, err)
+			ends = append(ends, ledger.Ending{Lease: leases[0], Result: ledger.Done(nil)})
+		}
 		_, lock, err := locks.New(l).Acquire(ctx, "nightly", locks.Options{Holder: "bob"})
 		must.OK(t, err)
 		busy := new(tables.BusyError)
 		if err := tables.Quiet(ctx, l); !errors.As(err, &busy) ||
-			err.Error() != "agents at work: host/1; 1 leased, by ann; locks held: nightly by bob" {
+			err.Error() != "agents at work: host/1; 7 leased, by ann, ben, cat, dan, eve and 2 more; locks held: nightly by bob" {
 			t.Errorf("a ledger at work: %v", err)
 		}
 		if err := tables.WaitQuiet(ctx, l, 10*time.Millisecond); !errors.As(err, &busy) {
 			t.Errorf("waiting in vain: %v", err)
 		}
 		must.OK(t, locks.New(l).Release(ctx, lock))
-		must.OK(t, l.Finish(ctx, ledger.Ending{Lease: leases[0],
-			Result: ledger.Result{Outcome: ledger.OutcomeDone}})[0])
+		must.OK(t, errors.Join(l.Finish(ctx, ends...)...))
 		must.OK(t, l.Beat(ctx, ledger.Agent{Name: "host/1"}, 0))
 		if err := tables.WaitQuiet(ctx, l, time.Minute); err != nil {
 			t.Errorf("afterwards: %v", err)

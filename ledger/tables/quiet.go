@@ -3,6 +3,7 @@ package tables
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -16,7 +17,7 @@ import (
 type BusyError struct {
 	Agents  []string // programs whose heartbeat has not run out
 	Leased  int64    // items that are leased, also beyond their time
-	Holders []string // of some of them
+	Holders []string // of these, by name
 	Locks   []string // named locks that are held, with their holders
 }
 
@@ -55,20 +56,13 @@ func Quiet(ctx context.Context, l *ledger.Ledger) error {
 	for _, a := range agents {
 		busy.Agents = append(busy.Agents, a.Name)
 	}
-	leased := ledger.Filter{States: []ledger.State{ledger.StateLeased}}
-	if busy.Leased, err = l.Count(ctx, leased); err != nil {
+	leased, err := l.LeasedBy(ctx)
+	if err != nil {
 		return err
 	}
-	for it, err := range l.List(ctx, leased, 0) {
-		if err != nil {
-			return err
-		}
-		if !slices.Contains(busy.Holders, it.Agent) {
-			busy.Holders = append(busy.Holders, it.Agent)
-		}
-		if len(busy.Holders) > maxNames {
-			break
-		}
+	busy.Holders = slices.Sorted(maps.Keys(leased))
+	for _, n := range leased {
+		busy.Leased += n
 	}
 	held, now, err := l.LockStore().Locks(ctx, "")
 	if err != nil {

@@ -69,7 +69,7 @@ func (w *Worker) expire(life context.Context) {
 	for full := true; full && !w.outage.recent(w.config.Lease); {
 		n, err := w.config.Ledger.Expire(life, expireMost)
 		w.meterExpired(n)
-		full = !w.failed("expire", err) && n == expireMost
+		full = !w.failed("expire", err) && n > 0
 	}
 }
 
