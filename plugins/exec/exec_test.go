@@ -182,9 +182,13 @@ func TestStartIsExplained(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "script")
 			must.OK(t, os.WriteFile(path, []byte(tt.content), 0o700))
-			r := host(t, []string{path}).Run(sdktest.Task{Key: "k"})
-			if r.Code != tt.code || r.Final || !strings.Contains(r.Error, tt.err) {
-				t.Errorf("%s: %s", r.Code, r.Error)
+			for _, cfg := range []map[string]any{
+				{"command": []string{path}}, {"command": []string{"./script"}, "dir": filepath.Dir(path)},
+			} {
+				r := sdktest.New(t, Plugin(), sdktest.Options{Config: cfg}).Run(sdktest.Task{Key: "k"})
+				if r.Code != tt.code || r.Final || !strings.Contains(r.Error, tt.err) {
+					t.Errorf("%v: %s: %s", cfg, r.Code, r.Error)
+				}
 			}
 		})
 	}
@@ -272,12 +276,17 @@ func TestSecretsAreHidden(t *testing.T) {
 }
 
 func TestSecretsAreHiddenInJSON(t *testing.T) {
-	h := sdktest.New(t, Plugin(), sdktest.Options{
-		Config:  map[string]any{"command": shell(`printf '%s' '{"token":"hun\"ter\\22"}'`)},
-		Secrets: map[string]string{"secret_env": `TOKEN=hun"ter\22`},
-	})
-	if r := h.Run(sdktest.Task{Key: "k"}); string(r.Output) != `{"token":"***"}` {
-		t.Errorf("%+v", r)
+	for _, tt := range []struct{ secret, script, want string }{
+		{`TOKEN=hun"ter\22`, `printf '%s' '{"token":"hun\"ter\\22"}'`, `{"token":"***"}`},
+		{"PORT=54321", `printf '{\n"port": 54321,\n"rows": 17\n}\n'`, `"{\n\"port\": ***,\n\"rows\": 17\n}\n"`},
+	} {
+		h := sdktest.New(t, Plugin(), sdktest.Options{
+			Config:  map[string]any{"command": shell(tt.script)},
+			Secrets: map[string]string{"secret_env": tt.secret},
+		})
+		if r := h.Run(sdktest.Task{Key: "k"}); string(r.Output) != tt.want {
+			t.Errorf("%+v", r)
+		}
 	}
 }
 

@@ -75,9 +75,14 @@ func (r *run) take(line []byte, cut bool, take func([]byte, bool)) {
 
 // logged writes a line of stderr into the item's log.
 func (r *run) logged(line []byte, _ bool) {
-	text := r.cfg.secrets.Hide(string(line))
-	r.last = strings.ToValidUTF8(text[:min(len(text), maxLogged)], "\uFFFD")
+	r.last = r.cfg.logLine(line)
 	r.item.Log.Info(r.last)
+}
+
+// logLine returns a line for a log: without secrets, and cut if it is long.
+func (c *Config) logLine(line []byte) string {
+	text := c.secrets.Hide(string(line)) // before the cut: that could leave a part of a secret
+	return strings.ToValidUTF8(text[:min(len(text), maxLogged)], "\uFFFD")
 }
 
 // result collects the lines of stdout.
@@ -97,18 +102,16 @@ func (o *result) line(line []byte, cut bool) {
 
 // json is the result: all lines if they are JSON, else the last line. Secrets are hidden.
 func (o *result) json(secrets *redact.Secrets) (json.RawMessage, error) {
-	text := func(raw []byte) string { return strings.ToValidUTF8(secrets.Hide(string(raw)), "\uFFFD") }
-	if whole := []byte(text(o.whole)); !o.much && json.Valid(whole) {
-		return whole, nil
-	}
-	last := text(o.last)
+	hidden := func(raw []byte) []byte { return bytes.ToValidUTF8(secrets.JSON(raw), []byte("\uFFFD")) }
 	switch {
+	case !o.much && json.Valid(o.whole):
+		return hidden(o.whole), nil
 	case o.cut:
 		return nil, refuse("output", "the result has more than %d bytes; write it to a file and say its name", maxResult)
-	case last == "":
+	case len(o.last) == 0:
 		return nil, nil
-	case json.Valid([]byte(last)):
-		return json.RawMessage(last), nil
+	case json.Valid(o.last):
+		return hidden(o.last), nil
 	}
-	return json.Marshal(last)
+	return json.Marshal(strings.ToValidUTF8(secrets.Hide(string(o.last)), "\uFFFD"))
 }

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	osexec "os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -74,12 +75,16 @@ func (r *run) command(ctx context.Context) (ending, error) {
 
 // startError decides whether another attempt can start the command, and names frequent causes.
 func startError(cmd *osexec.Cmd, err error) error {
+	path := cmd.Path
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(cmd.Dir, path)
+	}
 	switch {
 	case errors.Is(err, syscall.E2BIG):
 		return refuse("argument", "the arguments are too long for the system: %w", err)
 	case errors.Is(err, syscall.ENOEXEC):
 		err = fmt.Errorf("%w: no program for this machine, or a script without a first line such as #!/bin/sh", err)
-	case errors.Is(err, fs.ErrNotExist) && exists(cmd.Path) && (cmd.Dir == "" || exists(cmd.Dir)):
+	case errors.Is(err, fs.ErrNotExist) && exists(path) && (cmd.Dir == "" || exists(cmd.Dir)):
 		err = fmt.Errorf("%w: the file is there, but not the program that its first line names; does that line end with a "+
 			"carriage return?", err)
 	}

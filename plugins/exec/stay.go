@@ -212,7 +212,7 @@ func (p *process) stderr(line []byte, cut bool) {
 		if p.run != nil {
 			p.run.logged(line, cut)
 		} else {
-			p.note(p.cfg.secrets.Hide(string(line[:min(len(line), maxLogged)])))
+			p.note(p.cfg.logLine(line))
 		}
 	})
 }

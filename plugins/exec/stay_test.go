@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	osexec "os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/must"
 	"github.com/ledgerd/ledgerd/plugins/exec/group/grouptest"
 	"github.com/ledgerd/ledgerd/sdk"
+	"github.com/ledgerd/ledgerd/sdk/redact"
 	"github.com/ledgerd/ledgerd/sdk/sdktest"
 )
 
@@ -266,6 +268,24 @@ func TestStaySecretsAreHidden(t *testing.T) {
 		if !strings.HasPrefix(r.Error, want) || strings.Contains(fmt.Sprint(r), "hunter22") || len(r.Log) == 0 {
 			t.Errorf("%+v", r)
 		}
+	}
+}
+
+// A long line without an item is cut after its secrets are hidden, so that none of a secret is left.
+func TestStaySecretAtTheCut(t *testing.T) {
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	must.OK(t, err)
+	defer log.Close()
+	defer func(before *os.File) { os.Stderr = before }(os.Stderr)
+	os.Stderr = log
+	cfg := &Config{secrets: new(redact.Secrets)}
+	cfg.secrets.Add("hunter22")
+	p := &process{cfg: cfg, cmd: osexec.Command("job")}
+	p.stderr([]byte(strings.Repeat("x", maxLogged-4)+"hunter22"), false)
+	got, err := os.ReadFile(log.Name())
+	must.OK(t, err)
+	if !strings.HasSuffix(string(got), "x***\n") {
+		t.Errorf("the log ends with %q", got[max(0, len(got)-20):])
 	}
 }
 

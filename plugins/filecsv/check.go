@@ -42,7 +42,7 @@ func (in In) allowed(rows int64) int64 {
 	if in.MaxBadRows < 0 {
 		return -1
 	}
-	return max(in.MaxBadRows, int64(in.MaxBadPercent*float64(rows)/100))
+	return max(in.MaxBadRows, int64(in.MaxBadPercent*float64(rows)/100*(1+1e-12))) // 0.57 % of 10,000 are 57
 }
 
 // tooMany reports whether a file with so many bad rows fails even if all further rows are good.

@@ -319,6 +319,9 @@ func TestBadPercent(t *testing.T) {
 			t.Errorf("%d %% of 100 rows are %d", percent, got)
 		}
 	}
+	if got := (In{MaxBadPercent: 0.57}).allowed(10_000); got != 57 {
+		t.Errorf("0.57 %% of 10,000 rows are %d", got)
+	}
 }
 
 // TestNamedDelimiter: the line sep=; is no row, also if --set names the delimiter, but it counts as a line. A header
@@ -363,6 +366,16 @@ func TestLongFirstRecord(t *testing.T) {
 			t.Errorf("header %s: %v, %d rows, %d bad, %d columns by %q", header, err, out.Rows, out.BadRows, out.ColumnCount,
 				out.Delimiter)
 		}
+	}
+}
+
+// TestSkipTooMuch: lines to skip that do not fit in the sample are refused, so that none of them counts as a row.
+func TestSkipTooMuch(t *testing.T) {
+	in, o := plain(), plainOptions()
+	in.Skip, in.Header, o.maxField = 2000, "no", 1024
+	text := strings.Repeat(strings.Repeat("x", 59)+"\n", 2000) + "1,2\n"
+	if _, err := scan(t.Context(), strings.NewReader(text), in, o); codeOf(err) != "bad_check" {
+		t.Error(err)
 	}
 }
 

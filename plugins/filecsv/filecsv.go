@@ -73,7 +73,9 @@
 // A file that is loaded again (it has changed, or is in another round or ledger) replaces its own rows in the same
 // transaction. A file is known by the kind and key of its item. For that a table that is made here has the column
 // ledgerd_load, the number of the load that a row is from. A table without it cannot tell: a second load of a file
-// fails there with loaded_before. Add the column (bigint), give a key, or set on_reload=append.
+// fails there with loaded_before. Add the column (bigint), give a key, or set on_reload=append. A new ledger counts
+// attempts from 1 again, so a file that an earlier ledger has loaded looks stale when it has changed. The error has
+// the statement after which the file replaces its rows.
 //
 // A file that another kind has loaded into the same table is refused with other_kind, so that no row is there twice.
 // The error names that kind. This holds for items whose key is the path of their file, and while the rows of that
@@ -141,7 +143,7 @@
 //	changed_while_reading               size, time or inode changed while the file was read
 //	cannot_read reject_file             an error of the disk
 //	database                            it is away or full
-//	stale                               a later attempt has loaded other content already
+//	stale                               a later attempt has loaded other content already, or another ledger has
 package filecsv
 
 import (
@@ -210,7 +212,7 @@ type Out struct {
 // Loaded reports the rows in a table of a database.
 type Loaded struct {
 	Table    string `json:"table" doc:"that the rows are in"`
-	Rows     int64  `json:"rows" doc:"of the file that are in the table"`
+	Rows     int64  `json:"rows" doc:"of the file that were loaded; with a key, rows with the same key are one in the table"`
 	Replaced int64  `json:"replaced,omitempty" doc:"rows loaded from the same file before that were removed"`
 	Created  bool   `json:"created,omitempty" doc:"the table was made for them"`
 	Gone     int64  `json:"gone,omitempty" doc:"other files that had rows in an earlier table of this name, which the new one has not"`

@@ -164,6 +164,12 @@ func TestLoadMakesTheTable(t *testing.T) {
 			got[0] != "filecsv|"+path+"|1|people|2" {
 			t.Errorf("markers %q", got)
 		}
+		// A table that is put aside leaves its name to a new one.
+		exec(t, db, "ALTER TABLE people RENAME TO people_2025")
+		r = h.Run(sdktest.Task{Payload: payload{"path": path, "table": "people"}})
+		if out := outOf(t, r); out.Load.Rows != 2 || !out.Load.Created {
+			t.Errorf("%+v", out.Load)
+		}
 	})
 }
 

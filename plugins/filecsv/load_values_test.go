@@ -187,5 +187,10 @@ func TestLoadByTheColumnsType(t *testing.T) {
 		if got := query(t, db, "SELECT id FROM ev WHERE id > 3"); !slices.Equal(got, []string{"5"}) {
 			t.Errorf("with a decimal point: rows %q", got)
 		}
+		if !strings.HasPrefix(url, "sqlite:") {
+			exec(t, db, "CREATE TABLE arrays (n numeric[], at timestamptz[])")
+			path := csvFile(t, "n,at\n\"{1.5,2}\",\"{2026-01-02,2026-01-03}\"\n")
+			outOf(t, h.Run(sdktest.Task{Payload: payload{"path": path, "table": "arrays"}}))
+		}
 	})
 }

@@ -137,6 +137,11 @@ func TestLoadStale(t *testing.T) {
 		if got := query(t, db, "SELECT count(*) FROM t"); got[0] != "7" {
 			t.Errorf("%s rows, want 7", got)
 		}
+		// If the later attempt is of another ledger, the statement of the error lets this one replace its rows.
+		_, statement, _ := strings.Cut(fmt.Sprint(err), "and only then: ")
+		exec(t, db, statement)
+		r.wantLoad(t, 1, "old", 10, load.Done{Rows: 10, Replaced: 7, Attempt: 1})
+		r.wantLoad(t, 1, "old", 10, load.Done{Rows: 10, Already: true, Attempt: 1})
 	})
 }
 

@@ -33,6 +33,9 @@ func TestReloadReplaces(t *testing.T) {
 		load(a, 1, 2, "2", &Loaded{Rows: 2, Replaced: 2})
 		write(t, a, "id,name\n1,Ada\n2,Rob\n3,Cy\n")
 		load(a, 1, 3, "3", &Loaded{Rows: 3, Replaced: 2})
+		if got := query(t, db, "SELECT count(*) FROM ledgerd_loads"); got[0] != "2" {
+			t.Errorf("%s markers of two files", got[0])
+		}
 		load(a, 7, 1, "1 of another ledger", &Loaded{Rows: 3, Replaced: 3})
 		if got := query(t, db, "SELECT id, name FROM people ORDER BY id"); !slices.Equal(got, []string{"1|Ada", "2|Rob",
 			"3|Cy", "9|Zoe"}) {

@@ -8,6 +8,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/dustin/go-humanize"
 )
 
 // table is a file that is being read: its records and its detected dialect.
@@ -71,6 +73,10 @@ func (t *table) sniff(r *rules) ([][][]byte, error) {
 		if len(f.rows) > 0 || complete || t.end > t.maxRecord() {
 			t.dialect = f.dialect
 			t.skipped = int64(bytes.Count(sample[:f.skip], []byte{f.eol}))
+			if t.skipped < r.in.Skip && !complete {
+				return nil, refuse("bad_check", "skip: the first %d lines have more than %s, the most that can be skipped",
+					r.in.Skip, humanize.IBytes(uint64(t.end)))
+			}
 			t.pos, t.nextLine = f.skip, t.nextLine+t.skipped
 			return f.rows, nil
 		}

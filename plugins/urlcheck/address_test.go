@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -275,6 +276,20 @@ func TestProxy(t *testing.T) {
 	proxy.Close()
 	if _, err := c.check(t.Context(), fine("http://example.test/b")); code(err) != "proxy" {
 		t.Errorf("without its proxy: got %v, want proxy", err)
+	}
+	refusing := rawtest.Serve(t, func(c net.Conn) {
+		for _, answer := range []string{"\x05\x00", "\x05\x02\x00\x01\x00\x00\x00\x00\x00\x00"} {
+			_, _ = c.Read(make([]byte, 512))
+			_, _ = io.WriteString(c, answer)
+		}
+	})
+	for _, cfg.Proxy = range []string{"http://nowhere.test:3128", "socks5://" + refusing} {
+		c := open(t, cfg)
+		c.Dialer.Resolver = names(t, func(string, int) netip.Addr { return netip.Addr{} })
+		_, err := c.check(t.Context(), fine("http://example.test/c"))
+		if f, ok := errors.AsType[*failure.Error](err); !ok || f.Code != "proxy" || f.Fate != failure.Again {
+			t.Errorf("%s: got %+v, want proxy", cfg.Proxy, err)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -23,6 +24,7 @@ type Database struct {
 	lockSource    string   // waits until no other load of the same file ends; "" if begin does
 	insertMarker  string
 	selectMarkers string
+	dropMarkers   string // deletes the markers of earlier rounds whose rows were in the same table
 	// The next three are about the loads of a kind, or of all kinds if it is "".
 	untagged   string // the kind of a load of a file whose rows cannot be told from others
 	loadsOf    string // the numbers of all loads of a file
@@ -229,7 +231,7 @@ func (l *Load) create(ctx context.Context, columns []Column, key []string) error
 		parts[i] = quote(c.Name) + " " + d.types[c.Type]
 	}
 	parts = append(parts, tagColumn+" "+d.types[Int])
-	name := table[strings.LastIndexByte(table, '.')+1:]
+	name := fmt.Sprintf("%s_%08x", table, rand.Uint32()) // an index of SQLite keeps its name if its table is renamed
 	statements := []string{
 		"CREATE TABLE " + quoteTable(table) + " (" + strings.Join(parts, ", ") + ")",
 		d.index("INDEX", table, name+"_load", []string{tagColumn}),

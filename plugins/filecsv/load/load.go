@@ -222,6 +222,9 @@ func (l *Load) Commit(ctx context.Context, digest string) (Done, error) {
 	tag := sql.NullString{String: string(l.tag), Valid: l.tag != nil}
 	_, err := l.conn.ExecContext(ctx, d.insertMarker, item.identity(), item.Round, item.Kind, item.Scope, item.Key,
 		item.Attempt, l.job.Table, l.done.Rows, digest, tag)
+	if err == nil && l.tag != nil && l.replacing() {
+		_, err = l.conn.ExecContext(ctx, d.dropMarkers, item.identity(), item.Round, item.Attempt, l.job.Table)
+	}
 	if err == nil {
 		_, err = l.conn.ExecContext(ctx, "COMMIT")
 	}

@@ -46,6 +46,8 @@ func openPostgres(address, password string) (*Database, error) {
 			VALUES ($1::text, $2::text, $3::text, $4::text, $5::text, $6::bigint, $7::text, $8::bigint, $9::text, $10::bigint)` + newerMarker,
 		selectMarkers: `SELECT round, attempt, target, row_count, sha256, load_id FROM ledgerd_loads
 			WHERE identity = $1::text AND (round = $2::text OR attempt > $3::bigint) ORDER BY attempt`,
+		dropMarkers: `DELETE FROM ledgerd_loads
+			WHERE identity = $1::text AND round <> $2::text AND attempt < $3::bigint AND target = $4::text`,
 		untagged: `SELECT kind FROM ledgerd_loads
 			WHERE $1::text IN ('', kind) AND item_key = $2::text AND target = $3::text AND load_id IS NULL AND row_count > 0
 			ORDER BY kind LIMIT 1`,

@@ -65,7 +65,9 @@ func (l *Load) earlier(ctx context.Context, digest func() (string, error)) error
 		l.marker = &last
 	case last.attempt > l.job.Item.Attempt:
 		return &Error{Code: "stale", Again: true, Text: fmt.Sprintf(
-			"attempt %d of this item has loaded other content already, and this is attempt %d: it was taken for dead", last.attempt, l.job.Item.Attempt)}
+			"attempt %d of this item has loaded other content already, and this is attempt %d: it was taken for dead. If "+
+				"another ledger has loaded the file, and only then: UPDATE ledgerd_loads SET identity = identity || loaded_at "+
+				"WHERE identity = '%s'", last.attempt, l.job.Item.Attempt, l.job.Item.identity())}
 	case l.job.Reload == Append:
 		return &Error{Code: "loaded_otherwise", Text: fmt.Sprintf(
 			"attempt %d has loaded other content for the same round (sha256 %.12s…, table %s), which on_reload=append leaves "+
@@ -138,7 +140,7 @@ func (d *Database) markers(ctx context.Context, conn *sql.Conn, item Item) (foun
 // file, so another ledger, scope or round replaces them, too.
 func (l *Load) supersede(ctx context.Context) error {
 	d, item := l.database, l.job.Item
-	if l.job.Reload == Append || len(l.job.Key) > 0 {
+	if !l.replacing() {
 		return nil
 	}
 	if err := l.refuseUntagged(ctx); err != nil || l.tag == nil {
@@ -155,6 +157,9 @@ func (l *Load) supersede(ctx context.Context) error {
 	l.done.Replaced += n
 	return err
 }
+
+// replacing reports whether earlier rows of the file are removed.
+func (l *Load) replacing() bool { return l.job.Reload != Append && len(l.job.Key) == 0 }
 
 // replaces returns the kind whose loads of the file are replaced; "" means any.
 func (j *Job) replaces() string {

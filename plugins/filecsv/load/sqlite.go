@@ -38,6 +38,7 @@ func openSQLite(path string) (*Database, error) {
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)` + newerMarker,
 		selectMarkers: `SELECT round, attempt, target, row_count, sha256, load_id FROM ledgerd_loads
 			WHERE identity = ? AND (round = ? OR attempt > ?) ORDER BY attempt`,
+		dropMarkers: "DELETE FROM ledgerd_loads WHERE identity = ? AND round <> ? AND attempt < ? AND target = ?",
 		untagged: `SELECT kind FROM ledgerd_loads WHERE ?1 IN ('', kind) AND item_key = ?2 AND target = ?3 AND load_id IS NULL
 			AND row_count > 0 ORDER BY kind LIMIT 1`,
 		loadsOf: "SELECT load_id FROM ledgerd_loads WHERE ?1 IN ('', kind) AND item_key = ?2 AND load_id IS NOT NULL",

@@ -20,6 +20,8 @@ type tableColumn struct {
 // be read wrongly.
 func (c tableColumn) reads() Type {
 	switch {
+	case strings.HasSuffix(c.base, "[]"): // the database reads arrays
+		return Text
 	case c.base == "date":
 		return Date
 	case strings.HasPrefix(c.base, "timestamp"), c.base == "datetime":

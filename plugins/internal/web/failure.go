@@ -51,6 +51,10 @@ func Classify(err error) *failure.Error {
 	if f, ok := errors.AsType[*failure.Error](err); ok { // the proxy's, see NewClient
 		return f
 	}
+	op, isOp := errors.AsType[*net.OpError](err)
+	if isOp && op.Op == "proxyconnect" { // its causes are the proxy's, not the URL's
+		return failure.Transient("proxy", err)
+	}
 	if private, ok := errors.AsType[*PrivateError](err); ok {
 		return failure.Permanent("private_address", private)
 	}
@@ -68,11 +72,8 @@ func Classify(err error) *failure.Error {
 	}
 	timeout, isNet := errors.AsType[net.Error](err)
 	_, inHandshake := errors.AsType[*handshakeError](err)
-	op, isOp := errors.AsType[*net.OpError](err)
 	stream, isStream := errors.AsType[http2.StreamError](err) // net/http's own type converts itself by its method As
 	switch {
-	case isOp && op.Op == "proxyconnect":
-		return failure.Transient("proxy", err)
 	case isNet && timeout.Timeout(), is(ErrDeadline):
 		return failure.Transient("timeout", err)
 	case is(syscall.ECONNREFUSED):
@@ -88,6 +89,8 @@ func Classify(err error) *failure.Error {
 	// With TLS 1.3 the server's alert may come after the handshake.
 	case inHandshake, isOp && (op.Op == "remote error" || op.Op == "local error"):
 		return failure.Permanent("tls", err)
+	case isOp && op.Op == "socks connect":
+		return failure.Transient("proxy", err)
 	case isOp:
 		return failure.Transient("network", err)
 	}

@@ -73,6 +73,9 @@ func (s *Sender) dial(ctx context.Context) (*connection, error) {
 	err = s.greet(c)
 	if !stop() {
 		err = failure.Transient("timeout", fmt.Errorf("the server takes no mail within %s", s.server.Timeout))
+		if ctx.Err() != nil {
+			err = failure.Transient("cancelled", context.Cause(ctx))
+		}
 	}
 	if err != nil {
 		conn.Close()

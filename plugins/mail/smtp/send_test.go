@@ -239,6 +239,24 @@ func TestKeptConnection(t *testing.T) {
 	}
 }
 
+// TestKeptConnectionSilent: the item ends while the server does not answer on a kept connection. That is no reason for
+// a new connection.
+func TestKeptConnectionSilent(t *testing.T) {
+	leakFree(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	s := open(t, plain(rawtest.Serve(t, func(c net.Conn) {
+		r := smtptest.WholeMail(c)
+		_, _ = io.WriteString(c, "250 taken\r\n")
+		_, _ = r.ReadString('\n')
+		cancel()
+		_, _ = io.Copy(io.Discard, r)
+	})))
+	must.OK(t, post(t.Context(), s))
+	if f, code := end(post(ctx, s)); f != failure.Again || code != "broken" {
+		t.Errorf("got %v %q", f, code)
+	}
+}
+
 // TestRefusedThenTaken: after a refusal, the next mail goes over the same connection and needs no login, unless the
 // refusal is about the connection or the login.
 func TestRefusedThenTaken(t *testing.T) {

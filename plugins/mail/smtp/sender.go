@@ -105,8 +105,11 @@ func (s *Sender) Send(ctx context.Context, from string, to []string, content []b
 			return "", err
 		}
 		reply, err = s.transfer(ctx, c, from, to, content)
-		if f, ok := errors.AsType[*failure.Error](err); ok && f.Code == stale && ctx.Err() == nil {
-			continue // the server has closed a kept connection; a new connection is never stale
+		if f, ok := errors.AsType[*failure.Error](err); ok && f.Code == stale {
+			if ctx.Err() == nil {
+				continue // the server has closed a kept connection; a new connection is never stale
+			}
+			f.Code = "broken" // by us
 		}
 		return reply, err
 	}

@@ -85,6 +85,7 @@ func (b *Mailbox) Listen(t testing.TB, config func(*smtp.Server)) {
 	}()
 	t.Cleanup(func() {
 		_ = srv.Close()
+		_ = l.Close() // Serve may not have begun, and then srv does not know l
 		<-done
 	})
 }
