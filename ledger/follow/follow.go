@@ -3,7 +3,8 @@
 // worker, Observe of worker.Config reports ends at once.
 //
 // Transactions do not commit in the order of their times. So each poll reads from five seconds before the newest
-// attempt on, and the follower remembers which of these attempts it has reported.
+// attempt on, and the follower remembers which of these attempts it has reported. If none matches for long, it
+// goes on from the newest attempt of all, so that a poll does not read more and more.
 package follow
 
 import (
@@ -11,6 +12,7 @@ import (
 	"errors"
 	"iter"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -33,8 +35,9 @@ type Ledger interface {
 type Follower struct {
 	ledger  Ledger
 	query   ledger.EndedQuery
-	reached time.Time            // when the newest attempt that was read ended
+	reached time.Time            // when the newest attempt that was read or passed ended
 	seen    map[ledger.Mark]bool // attempts that were read and ended at most overlap before reached
+	looked  time.Time            // when pass last looked for the newest attempt
 }
 
 // New makes a follower of the attempts that match a query and end after a time of the database's clock.
@@ -50,14 +53,16 @@ func (f *Follower) Begin(ctx context.Context, n int, tell func(ledger.Ended) err
 	if n == 0 {
 		return skipOlder()
 	}
-	last, err := f.ledger.Recent(ctx, f.query.Filter, n)
+	chosen := f.query.Filter
+	if f.query.Failed {
+		chosen = chosen.And(ledger.Filter{Outcomes: slices.DeleteFunc(slices.Clone(ledger.Outcomes),
+			func(o ledger.Outcome) bool { return !o.FailedOrUncertain() })})
+	}
+	last, err := f.ledger.Recent(ctx, chosen, n)
 	if err != nil {
 		return err
 	}
 	for _, e := range last {
-		if f.query.Failed && !e.Outcome.FailedOrUncertain() {
-			continue
-		}
 		f.seen[e.Mark()] = true
 		if err := tell(e); err != nil {
 			return err
@@ -79,6 +84,12 @@ func (f *Follower) poll(ctx context.Context, upTo time.Time, tell func(ledger.En
 	}
 	if now.Before(f.reached) { // the clock of the database was set back, as after a failover
 		if err := f.goBack(ctx, now); err != nil {
+			return err
+		}
+	}
+	passed := f.reached
+	if upTo.IsZero() {
+		if passed, err = f.pass(ctx, now); err != nil {
 			return err
 		}
 	}
@@ -104,10 +115,32 @@ func (f *Follower) poll(ctx context.Context, upTo time.Time, tell func(ledger.En
 		}
 		maps.DeleteFunc(f.seen, func(m ledger.Mark, _ bool) bool { return m.At.Before(f.reached.Add(-overlap)) })
 		if len(page) < q.Limit {
+			if passed.After(f.reached) {
+				f.reached = passed
+			}
 			return nil
 		}
 		q.After = page[len(page)-1].Mark()
 	}
+}
+
+// pass returns the time from which the next poll may go on if this one finds nothing later. That is when the newest
+// attempt ended, whether it matches or not, and not the time of the clock: while commits wait, as for a standby, it
+// stands still. pass looks only if nothing has matched for long, and not at every poll.
+func (f *Follower) pass(ctx context.Context, now time.Time) (time.Time, error) {
+	if quiet := now.Add(-2 * overlap); quiet.Before(f.reached) || quiet.Before(f.looked) {
+		return f.reached, nil
+	}
+	f.looked = now
+	newest, err := f.ledger.Ended(ctx, ledger.EndedQuery{Filter: ledger.Filter{Kinds: f.query.Filter.Kinds},
+		Failed: f.query.Failed, Desc: true, Limit: 1})
+	if err != nil || len(newest) == 0 {
+		return f.reached, err
+	}
+	if at := newest[0].FinishedAt; at.Before(now) {
+		return at, nil
+	}
+	return now, nil
 }
 
 // goBack makes the follower continue from an earlier time. Attempts that ended after it, before the clock was set back,
@@ -124,7 +157,7 @@ func (f *Follower) goBack(ctx context.Context, to time.Time) error {
 			f.seen[e.Mark()] = true
 		}
 		if len(page) < q.Limit {
-			f.reached = to
+			f.reached, f.looked = to, to
 			return nil
 		}
 		q.After = page[len(page)-1].Mark()

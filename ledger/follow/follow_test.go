@@ -3,6 +3,7 @@ package follow
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -140,9 +141,54 @@ func TestAll(t *testing.T) {
 	})
 }
 
+// spy is a ledger whose commits may wait. It notes where the last poll began.
+type spy struct {
+	*ledger.Ledger
+	waits bool
+	after time.Time
+}
+
+func (s *spy) Ended(ctx context.Context, q ledger.EndedQuery) ([]ledger.Ended, error) {
+	if !q.Desc {
+		s.after = q.After.At
+	}
+	if s.waits {
+		return nil, nil
+	}
+	return s.Ledger.Ended(ctx, q)
+}
+
+// TestQuiet: while no attempt matches, polls do not read more and more. An attempt that matches is reported although
+// its commit waited for long, with all others.
+func TestQuiet(t *testing.T) {
+	clock := ledgertest.NewClock(time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC))
+	l := &spy{Ledger: ledger.New(memory.New(memory.Options{Now: clock.Now}), ledger.Options{})}
+	follow := New(l, ledger.EndedQuery{Filter: ledger.Filter{Key: "wanted"}}, clock.Now())
+	var told []string
+	for _, key := range []string{"a", "wanted", "b"} {
+		clock.Advance(time.Hour)
+		must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: key}))
+		leases, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 1})
+		if err != nil || len(leases) != 1 {
+			t.Fatalf("%d leases, %v", len(leases), err)
+		}
+		must.OK(t, l.Finish(t.Context(), ledger.Ending{Lease: leases[0], Result: ledger.Done(nil)})[0])
+		for _, l.waits = range []bool{key == "wanted", false, false} {
+			clock.Advance(time.Minute)
+			must.OK(t, follow.Poll(t.Context(), func(e ledger.Ended) error { told = append(told, e.Key); return nil }))
+		}
+		if from := clock.Now().Sub(l.after); from > 3*time.Minute+overlap {
+			t.Errorf("after %s a poll reads the last %v", key, from)
+		}
+	}
+	if !slices.Equal(told, []string{"wanted"}) {
+		t.Errorf("told %v", told)
+	}
+}
+
 // TestBegin: of the attempts that ended just before, the last n are reported, and the others are not reported later.
 func TestBegin(t *testing.T) {
-	for n, want := range map[int][]string{0: {"new"}, 1: {"c", "new"}, 2: {"b", "c", "new"}} {
+	for n, want := range map[int][]string{0: {"new"}, 1: {"c", "new"}, 2: {"b", "c", "new"}, -1: {"failed", "bad"}} {
 		l := ledger.New(memory.New(memory.Options{}), ledger.Options{})
 		done := func(keys ...string) {
 			t.Helper()
@@ -150,19 +196,24 @@ func TestBegin(t *testing.T) {
 				must.Do(t)(l.Add(t.Context(), ledger.NewItem{Kind: "k", Key: key}))
 				leases, err := l.Claim(t.Context(), ledger.Claim{Kind: "k", Agent: "a", Limit: 1})
 				must.OK(t, err)
-				if errs := l.Finish(t.Context(), ledger.Ending{Lease: leases[0], Result: ledger.Done(nil)}); errs[0] != nil {
-					t.Fatal(errs[0])
+				end := ledger.Ending{Lease: leases[0], Result: ledger.Done(nil)}
+				if key == "failed" || key == "bad" {
+					end.Result = ledger.Fail(errors.New(key))
 				}
+				must.OK(t, l.Finish(t.Context(), end)[0])
 			}
 		}
-		done("a", "b", "c")
+		done("failed", "a", "b", "c")
 		now, err := l.Now(t.Context())
 		must.OK(t, err)
-		f := New(l, ledger.EndedQuery{}, now)
+		f := New(l, ledger.EndedQuery{Failed: n < 0}, now) // then the last one that failed
 		var told []string
 		tell := func(e ledger.Ended) error { told = append(told, e.Key); return nil }
-		must.OK(t, f.Begin(t.Context(), n, tell))
+		must.OK(t, f.Begin(t.Context(), max(n, -n), tell))
 		done("new")
+		if n < 0 {
+			done("bad")
+		}
 		if err := f.Poll(t.Context(), tell); err != nil || !slices.Equal(told, want) {
 			t.Errorf("after %d: told %q, want %q, %v", n, told, want, err)
 		}

@@ -16,6 +16,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -76,7 +77,8 @@ func File(t testing.TB) *Ledger {
 		t.Fatalf("ledgertest: %v", err)
 	}
 	begin(t, l, store)
-	l.DB, err = sql.Open("sqlite", "file:"+l.Path+"?_txlock=immediate&_pragma=busy_timeout(5000)")
+	escaped := strings.NewReplacer("%", "%25", "#", "%23", "?", "%3f").Replace(l.Path) // a test may be called case#01
+	l.DB, err = sql.Open("sqlite", "file:"+escaped+"?_txlock=immediate&_pragma=busy_timeout(5000)")
 	if err != nil {
 		t.Fatalf("ledgertest: %v", err)
 	}
@@ -171,7 +173,7 @@ func run(t testing.TB, l *ledger.Ledger, h worker.Handler, lease *ledger.Lease) 
 }
 
 // Added fails the test unless a transaction that is still open has added this value, and returns its item. With a nil
-// tx it looks for a committed item of the value.
+// tx it looks for a committed item of the value. In memory an item that was there before the transaction is found, too.
 func Added[T any](t testing.TB, l *ledger.Ledger, tx ledger.Conn, k typed.Kind[T], want T) ledger.Item {
 	t.Helper()
 	n, it := look(t, l, tx, k, want)
@@ -181,7 +183,7 @@ func Added[T any](t testing.TB, l *ledger.Ledger, tx ledger.Conn, k typed.Kind[T
 	case !bytes.Equal(it.Payload, n.Payload):
 		t.Fatalf("ledgertest: item of kind %s, scope %q, key %q: the payload is %s, not %s", n.Kind, n.Scope, n.Key,
 			it.Payload, n.Payload)
-	case tx != nil && known(t, l, n):
+	case tx != nil && tx.Dialect() != "memory" && known(t, l, n): // in memory it would wait for tx
 		t.Fatalf("ledgertest: item of kind %s, scope %q, key %q: was there before this transaction", n.Kind, n.Scope, n.Key)
 	}
 	return *it

@@ -15,6 +15,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/pgtest"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+	"github.com/ledgerd/ledgerd/ledger/memory"
 	"github.com/ledgerd/ledgerd/ledger/postgres"
 	"github.com/ledgerd/ledgerd/ledger/sqlite"
 	"github.com/ledgerd/ledgerd/ledger/typed"
@@ -113,6 +114,29 @@ func addedIn(t *testing.T, l *ledger.Ledger, begin func() (ledger.Conn, func() e
 	}
 	must.OK(t, rollback())
 	ledgertest.NotAdded(t, l, nil, welcome, in)
+}
+
+// A transaction of the store in memory has the ledger to itself. Its end may be deferred as well.
+func TestAddedInMemory(t *testing.T) {
+	store := memory.New(memory.Options{})
+	l := ledger.New(store, ledger.Options{})
+	tx := store.Begin()
+	defer tx.End(false)
+	must.Do(t)(welcome.AddTx(t.Context(), l, tx, mail{To: "ada"}))
+	ledgertest.Added(t, l, tx, welcome, mail{To: "ada"})
+	tx.End(true)
+	ledgertest.Added(t, l, nil, welcome, mail{To: "ada"})
+}
+
+// The name of a test is part of the path of its file.
+func TestFileInAnOddFolder(t *testing.T) {
+	t.Run("50%25 #1", func(t *testing.T) {
+		l := ledgertest.File(t)
+		tx, err := l.DB.BeginTx(t.Context(), nil)
+		must.OK(t, err)
+		defer tx.Rollback()
+		must.Do(t)(welcome.AddTx(t.Context(), l.Ledger, sqlite.Wrap(tx), mail{To: "ada"}))
+	})
 }
 
 // A retry waits until the clock of the test has moved; what a handler adds is worked in the same call.

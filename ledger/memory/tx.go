@@ -47,9 +47,12 @@ func (s *Store) Begin() *Tx {
 	return &Tx{s.begin()}
 }
 
-// End commits the transaction, or undoes it.
+// End commits the transaction, or undoes it. A second call does nothing.
 func (c *Tx) End(commit bool) {
 	t := c.t
+	if t == nil {
+		return
+	}
 	c.t = nil
 	if !commit {
 		t.undo()

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -129,7 +130,8 @@ func TestIntegrityOfNoFile(t *testing.T) {
 	}
 }
 
-// The error of a backup of a damaged ledger is about the ledger, and nothing is left of the backup.
+// The error of a backup of a damaged ledger is about the ledger, and nothing is left of the backup. A check that must
+// end in time ends at the first damaged place.
 func TestBackupOfADamagedLedger(t *testing.T) {
 	path, size := worked(t)
 	file, err := os.ReadFile(path)
@@ -138,6 +140,12 @@ func TestBackupOfADamagedLedger(t *testing.T) {
 		copy(file[n*size:], bytes.Repeat([]byte{0x5a}, size))
 	}
 	must.OK(t, os.WriteFile(path, file, 0o600))
+	inTime, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	first, all := sqlite.Integrity(inTime, path), sqlite.Integrity(t.Context(), path)
+	if first.Level != finding.LevelProblem || len(first.What) >= len(all.What) {
+		t.Errorf("in time: %+v, all: %+v", first, all)
+	}
 	to := filepath.Join(t.TempDir(), "kept.db")
 	err = sqlite.Backup(t.Context(), path, to)
 	if !errors.Is(err, ledger.ErrDamaged) || !strings.Contains(err.Error(), path+" is damaged") {

@@ -37,4 +37,8 @@ func (f *failing) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
+func (f *failing) Failed() bool { return f.text != "" }
+
+func (f *failing) FailNow() { runtime.Goexit() }
+
 func raw(text string) json.RawMessage { return json.RawMessage(text) }

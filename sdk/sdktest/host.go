@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -25,7 +26,6 @@ type plugin interface {
 	Open(pluginproc.Events) (*pluginproc.Stream, error)
 	Stop(ctx context.Context, grace time.Duration) []int64
 	Kill()
-	HangUp()
 	Done() <-chan struct{}
 	Err() error
 }
@@ -206,12 +206,17 @@ func (h *Host) Run(t Task) Result {
 func (h *Host) RunAll(tasks ...Task) []Result {
 	h.t.Helper()
 	results := make([]Result, len(tasks))
+	h.mu.Lock()
+	for _, t := range tasks {
+		h.last = max(h.last, t.ID) // before others are chosen
+	}
+	h.mu.Unlock()
 	var all sync.WaitGroup
 	for i, t := range tasks {
 		all.Go(func() { results[i] = h.Run(t) })
 	}
 	all.Wait()
-	if h.t.Failed() { // one of them has no result
+	if slices.ContainsFunc(results, func(r Result) bool { return r.Outcome == "" }) { // its Run has failed the test
 		h.t.FailNow()
 	}
 	return results
@@ -224,7 +229,7 @@ func (h *Host) item(t Task) (*wire.Item, error) {
 		return nil, fmt.Errorf("payload: %w", err)
 	}
 	h.mu.Lock()
-	h.last++
+	h.last = max(h.last+1, t.ID)
 	id := cmp.Or(t.ID, h.last)
 	h.mu.Unlock()
 	key := t.Key
@@ -268,6 +273,12 @@ func (h *Host) deliver(t Task, it *wire.Item) Result {
 	sent := &pluginproc.Task[*delivery]{Of: d, Item: it}
 	work.Add(sent)
 	if _, err := work.Wait(ctx, (*pluginproc.Task[*delivery]).Sent, sent); err != nil {
+		h.mu.Lock()
+		replaced := h.plugin != p // after the fault of another task
+		h.mu.Unlock()
+		if replaced && errors.Is(err, pluginproc.ErrEnded) {
+			return h.deliver(t, it)
+		}
 		h.t.Fatalf("the plugin takes no items: %v", err)
 	}
 	if t.Fault != None && t.AtProgress == 0 {
@@ -310,18 +321,18 @@ func (h *Host) strike(p plugin, stream *pluginproc.Stream, d *delivery) (r Resul
 		h.mu.Unlock()
 		stream.Cancel(d.item.Id, d.item.Attempt, wire.Cancel_REASON_LEASE_LOST)
 	case KillPlugin:
-		p.Kill()
 		h.forget(p)
+		p.Kill()
 		return h.crashed(d, nil), true
 	case KillHost:
-		p.HangUp()
+		h.forget(p)
+		p.(*pluginproc.Proc).HangUp() // Run refuses this fault InProcess
 		select {
 		case <-p.Done():
 		case <-time.After(slack * orphanBound):
 			p.Kill()
 			h.t.Error("the plugin lives on without ledgerd: it must be gone within 3 s")
 		}
-		h.forget(p)
 		r := h.crashed(d, nil)
 		r.Outcome = "lost"
 		return r, true

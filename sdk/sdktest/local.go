@@ -57,7 +57,7 @@ func (l *local) Open(e pluginproc.Events) (*pluginproc.Stream, error) {
 
 func (l *local) Stop(ctx context.Context, grace time.Duration) []int64 {
 	res, err := l.rpc.Drain(ctx, &wire.DrainRequest{GraceMs: grace.Milliseconds()})
-	if err == nil && l.stream != nil {
+	if err == nil && l.stream != nil && len(res.Unfinished) == 0 { // else the stream does not end
 		l.stream.Close()
 		<-l.stream.Ended()
 	}
@@ -74,6 +74,5 @@ func (l *local) Kill() {
 	})
 }
 
-func (l *local) HangUp()               { l.Kill() }
 func (l *local) Done() <-chan struct{} { return l.done }
 func (l *local) Err() error            { return nil }

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -149,6 +150,17 @@ func TestRun(t *testing.T) {
 		if r.Outcome != "failed" || !r.Final || r.Code != "payload" {
 			t.Errorf("%+v", r)
 		}
+		var scopes []string
+		for _, id := range []int64{8, 0} { // ids that are given are not chosen again
+			scopes = append(scopes, h.Run(sdktest.Task{ID: id, Payload: in{Do: "emit"}}).Emitted[0].Scope)
+		}
+		for _, r := range h.RunAll(sdktest.Task{ID: 10, Payload: in{Do: "emit"}}, sdktest.Task{Payload: in{Do: "emit"}}) {
+			scopes = append(scopes, r.Emitted[0].Scope)
+		}
+		slices.Sort(scopes)
+		if len(slices.Compact(scopes)) != 4 {
+			t.Errorf("scopes %s", scopes)
+		}
 	})
 }
 
@@ -178,6 +190,13 @@ func TestFaults(t *testing.T) {
 
 func TestKill(t *testing.T) {
 	h := host(t, sdktest.Options{})
+	// One of these has no credit when the others kill the process.
+	kill := sdktest.Task{Payload: in{Do: "wait"}, Fault: sdktest.KillPlugin}
+	for _, r := range h.RunAll(slices.Repeat([]sdktest.Task{kill}, 2*runtime.GOMAXPROCS(0)+1)...) {
+		if r.Outcome != "crashed" {
+			t.Errorf("%+v", r)
+		}
+	}
 	tests := []struct {
 		task sdktest.Task
 		want string
@@ -273,6 +292,11 @@ func TestMisuse(t *testing.T) {
 		{"decode", "nothing to do", func(t testing.TB) {
 			h := sdktest.New(t, worker(), sdktest.Options{InProcess: true})
 			sdktest.Decode[string](t, h.Run(sdktest.Task{Payload: in{Do: "nothing"}}))
+		}},
+		{"failed before", "then done", func(t testing.TB) {
+			h := sdktest.New(t, worker(), sdktest.Options{InProcess: true})
+			t.Errorf("at first")
+			t.Errorf("then %s", h.RunAll(sdktest.Task{Payload: in{Do: "greet"}})[0].Outcome)
 		}},
 	}
 	for _, test := range tests {

@@ -155,7 +155,8 @@ func dropZero(at *jsonschema.Schema, value []byte) ([]byte, error) {
 		raw, given := fields[name]
 		switch {
 		case !given || slices.Contains(at.Required, name):
-		case slices.Contains([]string{"0", `""`, "false", "null"}, string(raw)):
+		case string(raw) == "null", // the zero value of a pointer; a pointer to 0 is not zero
+			!slices.Contains(field.Types, "null") && slices.Contains([]string{"0", `""`, "false"}, string(raw)):
 			delete(fields, name)
 		default:
 			inner, err := dropZero(field, raw)

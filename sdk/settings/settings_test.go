@@ -290,19 +290,29 @@ func TestMarshal(t *testing.T) {
 		Rows      int    `json:"rows"`
 		Mail      mail   `json:"mail"`
 	}
+	type choice struct {
+		On *bool `json:"on"`
+	}
 	s := compile(t, schema)
+	nullable := compile(t, `{"properties":{"on":{"type":["boolean","null"],"default":true}}}`)
 	tests := []struct {
 		value any
 		want  string
 	}{
 		{nil, `{}`},
+		{choice{On: new(false)}, `{"on":false}`},
+		{choice{}, `{}`},
 		{config{Rows: 3, Mail: mail{Port: 1}}, `{"path":"","rows":3,"mail":{"port":1}}`},
 		{&config{Path: "a"}, `{"path":"a"}`},
 		{map[string]any{"rows": 0}, `{"rows":0}`},
 		{json.RawMessage(`{"delimiter":""}`), `{"delimiter":""}`},
 	}
 	for _, test := range tests {
-		got, err := s.Marshal(test.value)
+		of := s
+		if _, is := test.value.(choice); is {
+			of = nullable
+		}
+		got, err := of.Marshal(test.value)
 		if err != nil {
 			t.Errorf("%v: %v", test.value, err)
 			continue
@@ -375,12 +385,14 @@ func TestParseDuration(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"0": 0, "30s": 30 * time.Second, "1h30m": 90 * time.Minute, "7d": 7 * 24 * time.Hour, "1.5d": 36 * time.Hour,
 		"2w1d": 15 * 24 * time.Hour, "-1m": -time.Minute, ".5s": 500 * time.Millisecond, "10us": 10 * time.Microsecond,
+		"0.7d": 16*time.Hour + 48*time.Minute, "-1w.7d2h": -(186*time.Hour + 48*time.Minute),
+		"15250w": 15250 * 168 * time.Hour,
 	} {
 		if got, err := settings.ParseDuration(text); got != want || err != nil {
 			t.Errorf("%s: %v %v, want %v", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"", "s", "7", "7 d", "1y", "d", "1d2", "99999999w", "1e3s", "00", "1h0"} {
+	for _, text := range []string{"", "s", "7", "7 d", "1y", "d", "1d2", "99999999w", "15251w", "1e3s", "00", "1h0"} {
 		if got, err := settings.ParseDuration(text); err == nil {
 			t.Errorf("%q is %v", text, got)
 		}

@@ -24,17 +24,18 @@ func ParseDuration(text string) (time.Duration, error) {
 	if !durationForm().MatchString(text) {
 		return 0, fmt.Errorf("%q is not a duration such as 30s, 5m or 7d", text)
 	}
-	hours := longUnits().ReplaceAllStringFunc(text, func(part string) string {
-		n, err := strconv.ParseFloat(part[:len(part)-1], 64)
-		if err != nil {
-			return part // ParseDuration below explains the error
-		}
+	short := longUnits().ReplaceAllStringFunc(text, func(part string) string {
+		hours := time.Duration(24)
 		if strings.HasSuffix(part, "w") {
-			n *= 7
+			hours = 7 * 24
 		}
-		return strconv.FormatFloat(n*24, 'f', -1, 64) + "h"
+		d, err := time.ParseDuration(part[:len(part)-1] + "h") // as an integer: a float of 0.7 days is no whole minute
+		if err != nil || d > math.MaxInt64/hours {
+			return part // ParseDuration below fails for it
+		}
+		return (hours * d).String()
 	})
-	d, err := time.ParseDuration(hours)
+	d, err := time.ParseDuration(short)
 	if err != nil {
 		return 0, fmt.Errorf("%q is too long: at most %v", text, time.Duration(math.MaxInt64).Round(time.Hour))
 	}

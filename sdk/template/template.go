@@ -56,10 +56,12 @@ func Write(dir, name, language, version, clone string) ([]string, error) {
 	}
 	absolute, err := filepath.Abs(dir)
 	texts := map[string][]byte{} // by name of the file
+	var place []string           // DIR, and the path in its place
 	err = errors.Join(err, collect(texts, files, folder, ""))
 	switch language {
 	case "go":
-		texts["go.mod"] = goMod(version, clone)
+		texts["go.mod"] = goMod(version, clone != "")
+		place = []string{"DIR", strconv.Quote(filepath.ToSlash(clone))}
 	case "node":
 		err = errors.Join(err, collect(texts, node.Files, ".", "ledgerd"))
 		for _, name := range []string{"package.json", "package-lock.json", ".npmrc"} {
@@ -70,7 +72,7 @@ func Write(dir, name, language, version, clone string) ([]string, error) {
 	case "python":
 		err = errors.Join(err, collect(texts, python.Files, ".", "src"))
 	case "sh":
-		texts["ledgerd.toml"] = bytes.ReplaceAll(texts["ledgerd.toml"], []byte("DIR"), []byte(quoted.Replace(absolute)))
+		place = []string{"DIR", quoted.Replace(absolute)}
 	}
 	if err == nil {
 		err = os.Mkdir(dir, 0o755)
@@ -78,7 +80,7 @@ func Write(dir, name, language, version, clone string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	names, err := write(dir, name, texts)
+	names, err := write(dir, name, texts, append(place, sample, name))
 	if err != nil {
 		_ = os.RemoveAll(dir) // it has no other files: Mkdir above has made it
 	}
@@ -100,12 +102,13 @@ func collect(texts map[string][]byte, from fs.FS, folder, below string) error {
 	})
 }
 
-// write writes the files of the plugin name, and returns their names.
-func write(dir, name string, texts map[string][]byte) (names []string, err error) {
+// write writes the files of the plugin name, and returns their names. replace has texts of the template, each before
+// its replacement. They are replaced in one pass, because a path may have the template's name in it.
+func write(dir, name string, texts map[string][]byte, replace []string) (names []string, err error) {
+	r := strings.NewReplacer(replace...)
 	for file, text := range texts {
 		if !strings.HasPrefix(file, "ledgerd/") { // the SDK is the same for all
-			file = strings.ReplaceAll(file, sample, name)
-			text = bytes.ReplaceAll(text, []byte(sample), []byte(name))
+			file, text = r.Replace(file), []byte(r.Replace(string(text)))
 		}
 		if slices.Contains(names, file) {
 			return nil, fmt.Errorf("%q is not a name for this plugin: there would be two files %s in it", name, file)
@@ -141,13 +144,13 @@ func Released(version string) bool {
 // goVersion is the oldest Go that builds the SDK.
 const goVersion = "1.26.0"
 
-func goMod(version, clone string) []byte {
+func goMod(version string, cloned bool) []byte {
 	text := fmt.Sprintf("module example.com/ledgerd-plugin-%s\n\ngo %s\n", sample, goVersion)
 	const ours = "github.com/ledgerd/ledgerd"
 	switch {
-	case clone != "":
+	case cloned:
 		text += fmt.Sprintf("\nrequire %s v0.0.0\n\n// A clone of ledgerd. Without this line it is a release.\n"+
-			"replace %s => %s\n", ours, ours, strconv.Quote(filepath.ToSlash(clone)))
+			"replace %s => DIR\n", ours, ours)
 	case release().MatchString(version):
 		text += "\nrequire " + ours + " " + version + "\n"
 	}

@@ -181,14 +181,19 @@ func TestScript(t *testing.T) {
 	}
 }
 
-// A folder may have a name that means something in a config or a command.
+// A folder may have a name that means something in a config, a command or the template.
 func TestScriptInAnOddFolder(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), `{a}"\b`)
+	dir := filepath.Join(t.TempDir(), `samples{a}"\b`)
 	if _, err := template.Write(dir, "words", "sh", "", ""); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "ledgerd.toml"))
-	if err != nil || !strings.Contains(string(text), `{{a}}\"\\b/words.sh", "{key}"]`) {
+	if err != nil || !strings.Contains(string(text), `/samples{{a}}\"\\b/words.sh", "{key}"]`) {
+		t.Errorf("%s %v", text, err)
+	}
+	dir = filepath.Join(t.TempDir(), "words")
+	must.Do(t)(template.Write(dir, "words", "go", "", "/src/samples/ledgerd"))
+	if text, err = os.ReadFile(dir + "/go.mod"); err != nil || !strings.Contains(string(text), `"/src/samples/ledgerd"`) {
 		t.Errorf("%s %v", text, err)
 	}
 }

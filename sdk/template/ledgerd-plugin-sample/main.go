@@ -43,8 +43,9 @@ func count(ctx context.Context, cfg *Config, it sdk.Item[In]) (Out, error) {
 	if info.Size() > cfg.MaxBytes {
 		return out, sdk.Permanent(sdk.Code("too_large", fmt.Errorf("it has %d bytes, at most %d", info.Size(), cfg.MaxBytes)))
 	}
-	read := int64(0)
-	for s := bufio.NewScanner(f); ; {
+	s := bufio.NewScanner(f)
+	s.Buffer(nil, max(bufio.MaxScanTokenSize, int(info.Size())+1)) // a line may be the whole file
+	for read := int64(0); ; {
 		if !s.Scan() {
 			return out, s.Err()
 		}
@@ -53,7 +54,7 @@ func count(ctx context.Context, cfg *Config, it sdk.Item[In]) (Out, error) {
 		}
 		out.Lines++
 		out.Words += len(strings.Fields(s.Text()))
-		read += int64(len(s.Bytes())) + 1
+		read = min(read+int64(len(s.Bytes()))+1, info.Size()) // the last line may have no line feed
 		it.Progress(read, info.Size(), "bytes")
 	}
 }

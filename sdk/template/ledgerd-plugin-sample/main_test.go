@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/sdk/sdktest"
@@ -13,13 +14,18 @@ func TestMain(m *testing.M) { sdktest.Main(m, plugin()) }
 
 func TestCount(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "a.txt")
-	if err := os.WriteFile(file, []byte("one\ntwo three\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	h := sdktest.New(t, plugin(), sdktest.Options{})
-	r := h.Run(sdktest.Task{Payload: In{Path: file}})
-	if got, want := sdktest.Decode[Out](t, r), (Out{Lines: 2, Words: 3}); got != want {
-		t.Errorf("got %v, want %v", got, want)
+	for text, want := range map[string]Out{
+		"one\ntwo three\n":              {Lines: 2, Words: 3},
+		strings.Repeat("long ", 20_000): {Lines: 1, Words: 20_000},
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r := h.Run(sdktest.Task{Payload: In{Path: file}})
+		if got := sdktest.Decode[Out](t, r); got != want {
+			t.Errorf("got %v, want %v", got, want)
+		}
 	}
 }
 
