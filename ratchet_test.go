@@ -17,8 +17,8 @@ import (
 // Names and single words are held by the tests beside this one.
 var ratchet = map[string]int{
 	"lines of Go, without tests":                    99833,
-	"lines of Go in tests":                          81579,
-	"lines of the command line":                     14566,
+	"lines of Go in tests":                          80600,
+	"lines of the command line":                     14630,
 	"methods of ledger.Store":                       42,
 	"comments with a clause that begins with which": 1,
 	"words of the documents":                        57033,

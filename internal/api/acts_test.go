@@ -246,8 +246,8 @@ func TestActs(t *testing.T) {
 			return s.get(id)
 		}
 		s.dead("page", 5)
-		if a := s.put(uuid.NewString(), answer.ActRequest{Act: "decide", Where: "kind:page", Outcome: "failed", DryRun: true}); a.
-			Matched != 0 {
+		dry := answer.ActRequest{Act: "decide", Where: "kind:page", Outcome: "failed", DryRun: true}
+		if a := s.put(uuid.NewString(), dry); a.Matched != 0 {
 			t.Errorf("dead items are to be decided as failed: %+v", a)
 		}
 		for _, c := range []struct {
@@ -288,7 +288,7 @@ func TestActs(t *testing.T) {
 			}
 		}
 		s.api.acts.all = slices.Repeat(s.api.acts.all[:1], maxActs)
-		s.put(uuid.NewString(), answer.ActRequest{Act: "cancel", Where: "id:1", Hold: &none}) // takes the place of an ended one
+		s.put(uuid.NewString(), answer.ActRequest{Act: "cancel", Where: "id:1", Hold: &none}) // in place of an ended one
 		synctest.Wait()
 		s.do("operate", http.MethodPut, "/acts/x", `{"act":"retry","where":"id:1"}`).fails(http.StatusBadRequest, "bad_request")
 		s.do("operate", http.MethodGet, "/acts/"+uuid.NewString(), "").fails(http.StatusNotFound, "not_found")
