@@ -28,7 +28,7 @@ UNRACED     := /(internal/(answer|api/clientgen|apt|chaostest|cli/(attention|ite
 # Of the packages in PARTLY only the tests with several callers run under the race detector, and those of what goes on
 # beside the caller.
 PARTLY      := ^$(shell $(GO) list -m)/(internal/(api|mcp|pluginhost|pluginproc|pluginstore|remote)|ledger(/(locks|tables|txn))?|sdk/sdktest)$$
-RACED_OF_PARTLY := ^Test(Act|Cancel|CommitIsNot|Copy(IsResumed|OfMany|Twice)$$|Credits|Cut(Calls|Claims)|Deadlock|DiesWhile|Doubt|Drain|EveryCaller|Events|Flood|ForceReleased|HeldBy|Hints|InTx|KilledAdders|KnownLeases|Lock(Excludes|OfMany)|Looks|LostWhen|ManyItems|MaxTime|MostInHand|Paced|Panic|Progress|ReadFirst|Renewed|RunAll$$|Session|SlowReaders|StartGivenUp|Stop$$|Stray|Swept|Terminated|Wait)
+RACED_OF_PARTLY := ^Test(Act|Cancel|CommitIsNot|Credits|Cut(Calls|Claims)|Deadlock|DiesWhile|Doubt|Drain|EveryCaller|Events|Flood|ForceReleased|HeldBy|Hints|InTx|KilledAdders|KnownLeases|Lock(Excludes|OfMany)|Looks|LostWhen|ManyItems|MaxTime|MostInHand|Paced|Panic|Progress|ReadFirst|Renewed|RunAll$$|Session|SlowReaders|StartGivenUp|Stop$$|Stray|Swept|Terminated|Wait)
 STORES      := /ledger/(memory|sqlite|postgres|lockable)$$
 # In TestStore the names of the cases with several callers begin with "Concurrent".
 UNRACED_OF_STORES := ^(Test(Compare|Plans|PreparedPlans|HotPath|Grants|Integrity|DeadEntries|IdleShard|ProcessesShare|OpenAtOnce|DurableBeforeAnswer|DiskF|ManyKeys))|^TestStore$$/^([^C]|C[^o]|Co[^n])

@@ -200,8 +200,8 @@ func (c *Call) act(text string) (*act, error) {
 	id, err := uuid.Parse(text)
 	x, there := c.api.acts.find(id, c.Grant)
 	if err != nil || !there {
-		return nil, missing("there is no act %s; an act is forgotten an hour after its end, and of a dry run nothing is kept",
-			text)
+		return nil, missing("there is no act %s; an act is forgotten an hour after its end, or when a thousand others came, "+
+			"and of a dry run nothing is kept", text)
 	}
 	return x, nil
 }

@@ -75,7 +75,8 @@ func TestCallsOfOthers(t *testing.T) {
 	for n, status := range map[int]int{maxParts - 1: http.StatusOK, maxParts: http.StatusBadRequest} {
 		deep := strings.Repeat(`{"Also":[`, n) + "{}" + strings.Repeat("]}", n)
 		flat := `{"Also":[` + strings.Repeat(`{"KeyHas":"a"},`, n-1) + "{}]}"
-		for _, filter := range []string{deep, flat} {
+		fields := `{"Also":[` + strings.Repeat(`{"Fields":[{"Of":"payload","Path":["n"],"Op":":","Values":["1"]}]},`, n-1) + "{}]}"
+		for _, filter := range []string{deep, flat, fields} {
 			r := s.do("look", http.MethodPost, calls.Count.Path(), `{"Filter":`+filter+"}")
 			if r.StatusCode != status {
 				t.Errorf("%d parts in a filter: %d %s", n+1, r.StatusCode, r.text)

@@ -132,7 +132,7 @@ const maxParts = 250
 
 // checkPart is checkFilter of a part of a filter. left is how many parts the filter may still have.
 func (c *Call) checkPart(f ledger.Filter, left *int) (ledger.Filter, error) {
-	if *left -= 1 + len(f.Fields); *left < 0 {
+	if *left -= max(1, len(f.Fields)); *left < 0 {
 		return f, bad("filter", "", "the filter has more than %d parts", maxParts)
 	}
 	f.Fields = slices.Clone(f.Fields)

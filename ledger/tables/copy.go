@@ -28,8 +28,9 @@ type Options struct {
 }
 
 // Copy copies all rows of the source, as they are at one moment, into the target, an empty ledger. The copy is one
-// transaction of the target: after an error the target is empty. The source should be quiet (see Quiet) and is not
-// changed. The target keeps the id that it was made with, and takes over the source's incarnation and environment.
+// transaction of the target: after an error the target is empty, or complete if a connection broke at the commit. The
+// source should be quiet (see Quiet) and is not changed. The target keeps the id that it was made with, and takes over
+// the source's incarnation and environment.
 //
 // Errors: ledger.ErrConflict for a target that is not empty; ledger.ErrSchema if source and target do not have the same
 // tables.
