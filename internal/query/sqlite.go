@@ -57,7 +57,8 @@ func (s *sqliteFile) describe(ctx context.Context, text string) ([]Column, error
 	return columns, errors.Join(err, rows.Err())
 }
 
-// numbered matches the names that SQLite gives to further columns of the same name.
+// numbered matches the names that SQLite gives to further columns of the same name. A column that is called so, beside
+// one of that name, is refused like these.
 var numbered = lazyregexp.New(`(?s)^(.*):[0-9]+$`)
 
 // notCode matches the places where a semicolon is no separator: a string, a quoted name, a comment.

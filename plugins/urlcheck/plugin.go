@@ -22,7 +22,7 @@ checks at a time per host. A URL that is not accepted has failed with its class 
 ` + "`http_404`, `no_such_host`, `tls_expired`, `timeout`, `private_address`" + ` and so on. It is tried
 again where that can help, after ` + "`Retry-After`" + ` if the server asks for it.
 
-A host that answers 429 is not asked for a second. For a host with a strict limit, set ` + "`interval`" + `.
+After a 429 the host rests for a second, but for checks whose turn is set. For a host with a strict limit, set ` + "`interval`" + `.
 Only the URL that got the 429 waits for ` + "`Retry-After`" + `; the fourth 429 in a row is a
 failure of the URL. Other URLs of the host wait for their turns in the order in which they came:
 such an attempt ends as snoozed before anything is asked. That is no failure, and uses up none of max_failures.

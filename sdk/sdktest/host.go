@@ -117,17 +117,22 @@ func (h *Host) start() {
 	}
 }
 
-// restart starts the plugin if a fault has ended it. Tasks that are run together start one.
-func (h *Host) restart() {
+// running returns the plugin and its session. It starts another plugin if a fault has ended the former one. Tasks that
+// are run together start one.
+func (h *Host) running() (plugin, *pluginproc.Session[*delivery]) {
 	h.t.Helper()
 	h.starts.Lock()
 	defer h.starts.Unlock()
 	h.mu.Lock()
-	ended := h.plugin == nil
+	p, work := h.plugin, h.work // the fault of another task may end it as soon as mu is free
 	h.mu.Unlock()
-	if ended {
-		h.start()
+	if p == nil {
+		h.start() // no task has this one yet, so none ends it
+		h.mu.Lock()
+		p, work = h.plugin, h.work
+		h.mu.Unlock()
 	}
+	return p, work
 }
 
 // launch starts the plugin; the error tells why it does not take its config.
@@ -263,11 +268,8 @@ func (h *Host) item(t Task) (*wire.Item, error) {
 // deliver sends an item, makes the fault of its task happen, and returns the result.
 func (h *Host) deliver(t Task, it *wire.Item) Result {
 	h.t.Helper()
-	h.restart()
+	p, work := h.running()
 	d := &delivery{item: it, task: t, result: make(chan *wire.Result, 1), strike: make(chan struct{})}
-	h.mu.Lock()
-	p, work := h.plugin, h.work
-	h.mu.Unlock()
 	ctx, cancel := context.WithTimeout(h.t.Context(), resultBound)
 	defer cancel()
 	sent := &pluginproc.Task[*delivery]{Of: d, Item: it}

@@ -133,7 +133,7 @@ func claim(ctx context.Context, a *app.App, c ledger.Claim, items []string) erro
 // whyNothing describes why a claim of a kind that is not paused got no item.
 func whyNothing(ctx context.Context, l ledgers.Any, c ledger.Claim, k ledger.Kind) string {
 	if st, err := l.StandingIn(ctx, c.Kind, c.Shard); err == nil && st.Ready > 0 && k.Limits.Any() {
-		return fmt.Sprintf("limits of kind %s hold back %s: ledgerd kind show %[1]s", c.Kind, report.Plural(st.Ready, "item"))
+		return fmt.Sprintf("limits of kind %s hold back its items: ledgerd kind show %[1]s", c.Kind)
 	}
 	part := app.ShardFlag{Shard: c.Shard}
 	return fmt.Sprintf("nothing of kind %s is ready%s", c.Kind, report.Prefixed(" in shard ", part.String()))
