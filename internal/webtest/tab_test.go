@@ -122,6 +122,10 @@ func (b *tab) open(at string) int64 {
 			return answer.Status
 		}
 		at = answer.URL // the figures are being counted, so the page would load again
+		// Its own reload must not come beside the next one.
+		if err := chromedp.Do(ctx, chromedp.Navigate("about:blank")); err != nil {
+			b.t.Fatalf("%s: %v", at, err)
+		}
 	}
 }
 
