@@ -184,8 +184,8 @@ func TestLimitAndInterval(t *testing.T) {
 	}
 }
 
-// A host rests for a second after each refusal, for those who ask for a turn after it. An answer that is no refusal, and
-// another host, cause no rest.
+// A host rests for a second after each refusal, for those who ask for a turn after it. An answer that is no refusal,
+// and another host, cause no rest.
 func TestRestAfterRefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hs := newHosts(2, 0)
