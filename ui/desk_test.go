@@ -179,6 +179,13 @@ func TestDeskNote(t *testing.T) {
 	if status != http.StatusRequestEntityTooLarge || !strings.Contains(text, "1,048,576 bytes") {
 		t.Errorf("a note that is too long: %d\n%s", status, text)
 	}
+	for _, at := range []string{"/desk/1", "/desk/1/hand"} { // as an error, the note would be cut
+		status, _, text := e.asks(http.MethodPost, at, "do", "failed", "to", "bob", "note", note)
+		if status != http.StatusUnprocessableEntity || !strings.Contains(text, "24,000 bytes") {
+			t.Errorf("%s with a note that is too long for an error: %d\n%s", at, status, text)
+		}
+	}
+	e.sees("/desk?at=1", "1 of 3", ">"+note+"</textarea>")
 }
 
 // TestDeskUndo: the key u undoes the newest act or decision.
