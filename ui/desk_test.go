@@ -290,6 +290,16 @@ func TestHandOver(t *testing.T) {
 	}
 	e.sees("/items/2", "bob works on it (attempt 2)", `<pre class="bytes">his house</pre>`)
 	e.sees("/desk", "Nothing waits for you")
+	if _, err := e.l.Claim(t.Context(), ledger.Claim{Kind: "article", Agent: mine, Limit: 2}); err != nil { // handed over
+		t.Fatal(err)
+	}
+	e.sees("/desk", "Nothing waits for you", "Take article", "2 wait")
+	if status, to, text := e.asks(http.MethodPost, "/desk/take", "kind", "article"); to != "/desk?at=1" {
+		t.Errorf("taken after a hand-over: %d, %s\n%s", status, to, text)
+	}
+	if _, _, text := e.asks(http.MethodGet, "/desk"); !strings.Contains(text, "1 of 2") || strings.Contains(text, "Take") {
+		t.Errorf("what was taken is to be taken again:\n%s", text)
+	}
 	for _, at := range []string{"/desk/take", "/desk/2/hand"} {
 		status, _, text := e.asks(http.MethodPost, at, "kind", "article", "item", "2", "to", "carol")
 		if status != http.StatusConflict || at == "/desk/take" && !strings.Contains(text, "bob works on it") {
