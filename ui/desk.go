@@ -102,7 +102,9 @@ func desk(v *view) (any, error) {
 	if err := d.look(v); err != nil {
 		return d, err
 	}
-	v.site.desks.show(desktop{v.token, deskAgent(me)}, len(d.Trouble))
+	if v.Header.Get("Ledgerd-Look") == "" { // script.js may not show the page
+		v.site.desks.show(desktop{v.token, deskAgent(me)}, len(d.Trouble))
+	}
 	return d, nil
 }
 

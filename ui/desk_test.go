@@ -236,7 +236,16 @@ func TestDeskLease(t *testing.T) {
 		}
 		time.Sleep(11 * time.Second)
 		synctest.Wait()
-		e.sees("/desk", "draft-1 was not recorded as done:")
+		look := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:1/desk", nil)
+		look.Header.Set("Ledgerd-Look", "1")
+		e.pages.ServeHTTP(httptest.NewRecorder(), look) // script.js may not show it
+		for _, done := range []bool{false, true} {
+			e.asks(http.MethodPost, "/desk/take", "kind", "article")
+			_, _, text := e.asks(http.MethodGet, "/desk")
+			if strings.Contains(text, "draft-1 was not recorded as done:") == done {
+				t.Errorf("the refusal was shown before: %t\n%s", done, text)
+			}
+		}
 	})
 }
 
