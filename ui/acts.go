@@ -64,7 +64,7 @@ func (s *site) undo(w http.ResponseWriter, v *view) {
 
 // pause pauses a kind or ends its pause, at once. The other button undoes it.
 func (s *site) pause(w http.ResponseWriter, v *view) {
-	pause := answer.Pause{Paused: v.PostFormValue("paused") == "true", Reason: v.PostFormValue("reason")}
+	pause := answer.Pause{Paused: v.PostFormValue("paused") == "true"}
 	_, err := send[answer.Kind](v, http.MethodPut, "/kinds/"+url.PathEscape(v.PathValue("kind"))+"/paused", nil, pause)
 	s.after(w, v.Request, "", err)
 }

@@ -17,7 +17,7 @@ type deskData struct {
 	Mine    []task
 	Doubt   []task
 	Causes  []task
-	Work    []answer.KindStats // of kinds that people work and of which items are ready
+	Work    []answer.KindStats // of kinds that people work; Ready are the items that the user can take
 	Sending []sending
 	Trouble []string
 	More    bool   // more items are in doubt than the queue shows
@@ -102,7 +102,9 @@ func desk(v *view) (any, error) {
 	if err := d.look(v); err != nil {
 		return d, err
 	}
-	v.site.desks.show(desktop{v.token, deskAgent(me)}, len(d.Trouble))
+	if v.Header.Get("Ledgerd-Look") == "" { // script.js may not show the page
+		v.site.desks.show(desktop{v.token, deskAgent(me)}, len(d.Trouble))
+	}
 	return d, nil
 }
 
@@ -128,8 +130,31 @@ func (d *deskData) takenBy(v *view, me answer.Me) error {
 	if err != nil {
 		return err
 	}
+	away, err := d.away(v, deskAgent(me), people)
+	for i, k := range stats.Kinds {
+		stats.Kinds[i].Ready += away[k.Kind] // a claim with Resume returns them
+	}
 	d.Work = slices.DeleteFunc(stats.Kinds, func(k answer.KindStats) bool { return !waitsForPeople(k, people) })
-	return nil
+	return err
+}
+
+// away counts, by kind, the items that the user holds and this desk does not know: they were handed over, or taken
+// before a restart.
+func (d *deskData) away(v *view, agent string, people []string) (map[string]int64, error) {
+	holder := term("agent:", agent, `",`)
+	if holder == "" || len(people) == 0 {
+		return nil, nil
+	}
+	list, err := get[answer.List[answer.Item]](v, "/items", url.Values{"limit": {"100"},
+		"where": {"state:leased " + holder + " kind:" + strings.Join(people, ",")}})
+	n := map[string]int64{}
+	for _, it := range list.Items {
+		if !slices.ContainsFunc(d.Mine, func(t task) bool { return t.Lease.ID == it.ID }) &&
+			!slices.ContainsFunc(d.Sending, func(s sending) bool { return s.Item == it.ID }) {
+			n[it.Kind]++
+		}
+	}
+	return n, err
 }
 
 // forPeople reads the names of the kinds that no plugin works.

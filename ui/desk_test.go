@@ -179,6 +179,13 @@ func TestDeskNote(t *testing.T) {
 	if status != http.StatusRequestEntityTooLarge || !strings.Contains(text, "1,048,576 bytes") {
 		t.Errorf("a note that is too long: %d\n%s", status, text)
 	}
+	for _, at := range []string{"/desk/1", "/desk/1/hand"} { // as an error, the note would be cut
+		status, _, text := e.asks(http.MethodPost, at, "do", "failed", "to", "bob", "note", note)
+		if status != http.StatusUnprocessableEntity || !strings.Contains(text, "24,000 bytes") {
+			t.Errorf("%s with a note that is too long for an error: %d\n%s", at, status, text)
+		}
+	}
+	e.sees("/desk?at=1", "1 of 3", ">"+note+"</textarea>")
 }
 
 // TestDeskUndo: the key u undoes the newest act or decision.
@@ -229,7 +236,16 @@ func TestDeskLease(t *testing.T) {
 		}
 		time.Sleep(11 * time.Second)
 		synctest.Wait()
-		e.sees("/desk", "draft-1 was not recorded as done:")
+		look := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:1/desk", nil)
+		look.Header.Set("Ledgerd-Look", "1")
+		e.pages.ServeHTTP(httptest.NewRecorder(), look) // script.js may not show it
+		for _, done := range []bool{false, true} {
+			e.asks(http.MethodPost, "/desk/take", "kind", "article")
+			_, _, text := e.asks(http.MethodGet, "/desk")
+			if strings.Contains(text, "draft-1 was not recorded as done:") == done {
+				t.Errorf("the refusal was shown before: %t\n%s", done, text)
+			}
+		}
 	})
 }
 
@@ -283,6 +299,16 @@ func TestHandOver(t *testing.T) {
 	}
 	e.sees("/items/2", "bob works on it (attempt 2)", `<pre class="bytes">his house</pre>`)
 	e.sees("/desk", "Nothing waits for you")
+	if _, err := e.l.Claim(t.Context(), ledger.Claim{Kind: "article", Agent: mine, Limit: 2}); err != nil { // handed over
+		t.Fatal(err)
+	}
+	e.sees("/desk", "Nothing waits for you", "Take article", "2 wait")
+	if status, to, text := e.asks(http.MethodPost, "/desk/take", "kind", "article"); to != "/desk?at=1" {
+		t.Errorf("taken after a hand-over: %d, %s\n%s", status, to, text)
+	}
+	if _, _, text := e.asks(http.MethodGet, "/desk"); !strings.Contains(text, "1 of 2") || strings.Contains(text, "Take") {
+		t.Errorf("what was taken is to be taken again:\n%s", text)
+	}
 	for _, at := range []string{"/desk/take", "/desk/2/hand"} {
 		status, _, text := e.asks(http.MethodPost, at, "kind", "article", "item", "2", "to", "carol")
 		if status != http.StatusConflict || at == "/desk/take" && !strings.Contains(text, "bob works on it") {

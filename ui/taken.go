@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"github.com/ledgerd/ledgerd/internal/lending"
 	"github.com/ledgerd/ledgerd/internal/report"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/bounds"
 )
 
 const (
@@ -232,6 +234,10 @@ func (s *site) handOver(v *view, who desktop) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	e, _, err := endingOf(l.Token, "release", v.PostFormValue("note"))
+	if err != nil {
+		return "", err
+	}
 	claim := lending.Claim{Kind: l.Kind, Agent: strings.TrimSpace(v.PostFormValue("to")), Lease: handLease,
 		Items: []int64{l.ID}}
 	kind, err := get[answer.Kind](v, "/kinds/"+url.PathEscape(l.Kind), nil)
@@ -250,7 +256,6 @@ func (s *site) handOver(v *view, who desktop) (string, error) {
 	got, err := send[lending.Claimed](v, http.MethodPost, "/claims", nil, claim)
 	held := err != nil && problemOf(err).Code == "conflict"
 	if held {
-		e, _, _ := endingOf(l.Token, "release", v.PostFormValue("note"))
 		if _, err := send[lending.LeaseAnswers](v, http.MethodPost, "/leases/finish", nil,
 			map[string][]lending.Ending{"endings": {e}}); err != nil {
 			return "", err
@@ -290,6 +295,11 @@ func endingOf(token, do, note string) (e lending.Ending, word string, err error)
 	if verdict, ok := strings.CutPrefix(do, "verdict:"); ok {
 		do, result["verdict"] = "done", verdict
 		word = verdict
+	}
+	if do != "done" && len(note) > bounds.MaxError {
+		return e, "", &apiError{Status: http.StatusUnprocessableEntity, Title: "The note is too long",
+			Detail: fmt.Sprintf("it has %s bytes; an error has at most %s, and nothing was decided",
+				report.Count(int64(len(note))), report.Count(bounds.MaxError)), Hint: "go back and shorten it"}
 	}
 	switch do {
 	case "done":

@@ -90,7 +90,7 @@ func etaOf(kinds []answer.KindStats) (eta float64) {
 		switch {
 		case k.ETA != nil:
 			eta = max(eta, *k.ETA)
-		case k.Ready+k.Leased > 0:
+		case k.Left > 0:
 			return 0
 		}
 	}

@@ -13,7 +13,7 @@ func TestETAOfAll(t *testing.T) {
 	if eta := etaOf(known); eta != hour {
 		t.Errorf("%v", eta)
 	}
-	if eta := etaOf(append(known, answer.KindStats{Kind: "paused", Ready: 1000})); eta != 0 {
+	if eta := etaOf(append(known, answer.KindStats{Kind: "paused", Waiting: 1000, Left: 1000})); eta != 0 {
 		t.Errorf("%v, though it is unknown of one kind", eta)
 	}
 }

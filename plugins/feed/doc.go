@@ -73,7 +73,7 @@
 //
 // # The article's payload
 //
-//	feed, feed_title    where it is from
+//	feed, feed_title    where it is from; passwords are hidden
 //	id, link, title     of the entry; a relative link is completed by final_url
 //	authors, tags       lists of names
 //	published, updated  RFC 3339, in UTC

@@ -3,7 +3,6 @@ package feed
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -47,9 +46,6 @@ func parse(ctx context.Context, body []byte, contentType string, turn *semaphore
 		return p, notAFeed(text)
 	}
 	feed, broken := look(ctx, text)
-	if feed != nil && text[0] == '{' {
-		feed = textIDs(feed)
-	}
 	if err = broken; feed != nil {
 		p.Feed, err = takeApart(ctx, feed)
 	}
@@ -73,28 +69,6 @@ func parse(ctx context.Context, body []byte, contentType string, turn *semaphore
 	}
 	p.FeedVersion, p.note = p.FeedVersion[strings.LastIndexByte(p.FeedVersion, '/')+1:], note
 	return p, nil
-}
-
-// textIDs makes texts of the numbers among the ids of a JSON Feed, as the format asks of readers. The parser does not.
-func textIDs(text []byte) []byte {
-	var feed map[string]any
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.UseNumber()
-	if d.Decode(&feed) != nil || d.More() {
-		return text // the parser reports it
-	}
-	entries, _ := feed["items"].([]any)
-	changed := false
-	for _, e := range entries {
-		entry, _ := e.(map[string]any)
-		if id, ok := entry["id"].(json.Number); ok {
-			entry["id"], changed = id.String(), true
-		}
-	}
-	if changed {
-		text, _ = json.Marshal(feed) // it was JSON
-	}
-	return text
 }
 
 func join(note, more string) string { return strings.TrimPrefix(note+"; "+more, "; ") }

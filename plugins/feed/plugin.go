@@ -10,6 +10,7 @@ import (
 	"github.com/ledgerd/ledgerd/plugins/internal/failure"
 	"github.com/ledgerd/ledgerd/plugins/internal/web"
 	"github.com/ledgerd/ledgerd/sdk"
+	"github.com/ledgerd/ledgerd/sdk/redact"
 )
 
 const doc = `Reads feeds (RSS, Atom, JSON Feed); every new entry becomes an item of kind article.
@@ -133,7 +134,7 @@ func read(ctx context.Context, cfg *Config, it sdk.Item[In], before Out) (Out, e
 	if f.cut { // the next round must fetch the whole feed
 		out.ETag, out.LastModified, out.Digest = "", "", ""
 	}
-	articles := articlesOf(f.Feed, it.Payload.URL, a.at)
+	articles := articlesOf(f.Feed, redact.URLs(it.Payload.URL), a.at) // an article needs no password
 	out.Entries = len(articles)
 	for _, c := range fit(articles) {
 		if err := it.Emit(c); err != nil {

@@ -79,4 +79,5 @@
 // These may be gone the next time, and are tried again:
 //
 //	cannot_read cannot_write  an error of the system
+//	changed                   the file was changed while it was read
 package photo

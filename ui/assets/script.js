@@ -86,7 +86,7 @@ async function look() {
   if (looking || document.hidden || paused || Date.now() < due || busy() || document.querySelector("main form[action$='/login']")) return;
   looking = true;
   try {
-    const answer = await fetch(location.href, { headers: tag ? { "If-None-Match": tag } : {} });
+    const answer = await fetch(location.href, { headers: { "Ledgerd-Look": "1", ...(tag && { "If-None-Match": tag }) } });
     if (answer.redirected) location.reload();
     const took = /dur=([\d.]+)/.exec(answer.headers.get("Server-Timing"))?.[1] ?? 0;
     due = Date.now() + Math.min(rest * took, most);
