@@ -24,10 +24,10 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 CAN_RACE    := $(shell [ "$$($(GO) env CGO_ENABLED)" = 1 ] && command -v $$($(GO) env CC))
 RACE        := $(if $(CAN_RACE),-race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false)
 RACED       := ^$(shell $(GO) list -m)/(ledger|internal|sdk)(/|$$)
-UNRACED     := /(internal/(answer|api/clientgen|apt|chaostest|cli/(attention|item|plugin|setup)|dburl|historytest|hostcheck|mutanttest|pgtest|pluginproc/conformance|query|report|shell|version)|ledger/(cause|definition|filter|health|internal/(code|where)|payload|scheduler|tracing|typed)|sdk/(node|python|settings|template))(/|$$)
+UNRACED     := /(internal/(answer|api/clientgen|apt|chaostest|cli/(attention|item|plugin|setup)|dburl|historytest|hostcheck|mutanttest|pgtest|pluginproc/conformance|query|report|shell|version)|ledger/(cause|definition|filter|health|internal/(code|where)|payload|scheduler|tables|tracing|typed)|sdk/(node|python|settings|template))(/|$$)
 # Of the packages in PARTLY only the tests with several callers run under the race detector, and those of what goes on
 # beside the caller.
-PARTLY      := ^$(shell $(GO) list -m)/(internal/(api|mcp|pluginhost|pluginproc|pluginstore|remote)|ledger(/(locks|tables|txn))?|sdk/sdktest)$$
+PARTLY      := ^$(shell $(GO) list -m)/(internal/(api|mcp|pluginhost|pluginproc|pluginstore|remote)|ledger(/(locks|txn))?|sdk/sdktest)$$
 RACED_OF_PARTLY := ^Test(Act|Cancel|CommitIsNot|Credits|Cut(Calls|Claims)|Deadlock|DiesWhile|Doubt|Drain|EveryCaller|Events|Flood|ForceReleased|HeldBy|Hints|InTx|KilledAdders|KnownLeases|Lock(Excludes|OfMany)|Looks|LostWhen|ManyItems|MaxTime|MostInHand|Paced|Panic|Progress|ReadFirst|Renewed|RunAll$$|Session|SlowReaders|StartGivenUp|Stop$$|Stray|Swept|Terminated|Wait)
 STORES      := /ledger/(memory|sqlite|postgres|lockable)$$
 # In TestStore the names of the cases with several callers begin with "Concurrent".

@@ -149,7 +149,8 @@ func (d *deskData) away(v *view, agent string, people []string) (map[string]int6
 		"where": {"state:leased " + holder + " kind:" + strings.Join(people, ",")}})
 	n := map[string]int64{}
 	for _, it := range list.Items {
-		if !slices.ContainsFunc(d.Mine, func(t task) bool { return t.Lease.ID == it.ID }) &&
+		if it.Agent == agent && // the term also matches agent/2
+			!slices.ContainsFunc(d.Mine, func(t task) bool { return t.Lease.ID == it.ID }) &&
 			!slices.ContainsFunc(d.Sending, func(s sending) bool { return s.Item == it.ID }) {
 			n[it.Kind]++
 		}

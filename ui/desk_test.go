@@ -299,9 +299,16 @@ func TestHandOver(t *testing.T) {
 	}
 	e.sees("/items/2", "bob works on it (attempt 2)", `<pre class="bytes">his house</pre>`)
 	e.sees("/desk", "Nothing waits for you")
-	if _, err := e.l.Claim(t.Context(), ledger.Claim{Kind: "article", Agent: mine, Limit: 2}); err != nil { // handed over
-		t.Fatal(err)
+	claim := func(agent string) []*ledger.Lease {
+		leases, err := e.l.Claim(t.Context(), ledger.Claim{Kind: "article", Agent: agent, Limit: 1})
+		must.OK(t, err)
+		return leases
 	}
+	claim(mine) // handed over
+	other := claim(mine + "/2")
+	e.sees("/desk", "Nothing waits for you", "Take article", "1 waits")
+	must.OK(t, e.l.Unclaim(t.Context(), other...))
+	claim(mine)
 	e.sees("/desk", "Nothing waits for you", "Take article", "2 wait")
 	if status, to, text := e.asks(http.MethodPost, "/desk/take", "kind", "article"); to != "/desk?at=1" {
 		t.Errorf("taken after a hand-over: %d, %s\n%s", status, to, text)

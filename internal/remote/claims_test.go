@@ -364,13 +364,13 @@ func TestKnownLeases(t *testing.T) {
 			return r.http.Finish(t.Context(), ledger.Ending{Lease: ls, Result: ledger.Done(nil, none)})[0]
 		}, 1},
 		{"refused, with a code of the handler", func(r *rig, ls *ledger.Lease) error {
-			res := ledger.Done([]byte("1"), none)
+			res := ledger.Done(nil, none)
 			res.Code = worker.CodeInvalid
 			return r.http.Finish(t.Context(), ledger.Ending{Lease: ls, Result: res})[0]
 		}, 1},
 		{"refused for good", func(r *rig, ls *ledger.Lease) error {
-			res := ledger.Done(nil, none)
-			res.Code = worker.CodeInvalid
+			res := ledger.Result{Outcome: ledger.OutcomeFailed, Final: true, Code: worker.CodeInvalid,
+				Worker: strings.Repeat("w", bounds.MaxWorker+1)}
 			return r.http.Finish(t.Context(), ledger.Ending{Lease: ls, Result: res})[0]
 		}, 0},
 	} {

@@ -101,7 +101,8 @@ func TestTwoPeople(t *testing.T) {
 		return strings.Contains(one.text(), "0 changed"), nil
 	}))
 	if n := l.count(t, "state:ready"); n != 30 {
-		t.Errorf("%d of 30 items are ready", n)
+		all, _ := l.do(nil, "stats")
+		t.Errorf("%d of 30 items are ready; %s\n%s", n, one.text(), all)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // Patience is how long a test waits for an end that takes at most two seconds.
-const Patience = 10 * time.Second
+const Patience = time.Minute
 
 // Gone waits until processes have ended.
 func Gone(t testing.TB, pids ...int) {
