@@ -279,7 +279,7 @@ func (l *Ledger) Finish(ctx context.Context, e ...ledger.Ending) (errs []error) 
 
 // smallest reports whether the worker reports no smaller result if this one is refused.
 func smallest(r *ledger.Result) bool {
-	return r.Outcome == ledger.OutcomeFailed && r.Final && r.Code == worker.CodeInvalid && r.Log == "" && len(r.Output) == 0
+	return r.Outcome == ledger.OutcomeFailed && r.Final && r.Code == worker.CodeInvalid && len(r.Output)+len(r.Log) == 0
 }
 
 // endSize estimates the bytes of an end in a request.
